@@ -12,7 +12,11 @@ import hypothesis
 import pytest
 
 # No test asserts a time, hypothesis' own included; what CI draws, everybody can draw again.
-hypothesis.settings.register_profile("dnnsuite", deadline=None, derandomize=bool(os.environ.get("CI")))
+# A change's author looks through more of them with --hypothesis-profile=long.
+for name, count in (("dnnsuite", 30), ("long", 500)):
+    hypothesis.settings.register_profile(
+        name, deadline=None, derandomize=bool(os.environ.get("CI")), max_examples=count
+    )
 hypothesis.settings.load_profile("dnnsuite")
 
 # A job in the background of a shell ignores Ctrl-C, and so would all that it starts.

@@ -162,6 +162,7 @@ TESTED_BY: dict[str, str] = {
     "jobs/suite2026/dcnv2.py": "jobs/test_suite2026.py",
     "jobs/suite2026/decoder.py": "jobs/test_suite2026.py",
     "jobs/suite2026/detector.py": "jobs/test_suite2026.py",
+    "jobs/suite2026/dino.py": "jobs/test_suite2026.py",
     "jobs/suite2026/dit.py": "jobs/test_suite2026.py",
     "jobs/suite2026/dpo.py": "jobs/test_suite2026.py",
     "jobs/suite2026/gpt.py": "jobs/test_suite2026.py",

@@ -11,7 +11,7 @@ import torch
 
 import dnnsuite
 from dnnsuite._files import OutputError
-from dnnsuite._saved import save_tensors
+from dnnsuite._saved import load_tensors, save_tensors
 from dnnsuite.training import run
 from tiny_training import experiment
 
@@ -52,3 +52,18 @@ def test_a_sweep_and_a_run_name_the_file(tmp_path, full_disk, size):
     for work in (sweep, lambda out: run(experiment(), out, quiet=True)):
         with pytest.raises(OutputError, match=r"cannot write .*\.(pt|json|csv)"):
             work(tmp_path / work.__name__.strip("<>"))
+
+
+def test_a_damaged_number_is_seen(tmp_path):
+    path = tmp_path / "state.pt"
+    save_tensors(path, {"weight": torch.full((300,), 1.5)})
+    whole = path.read_bytes()
+    assert torch.equal(load_tensors(path)["weight"], torch.full((300,), 1.5))
+    place = whole.index(torch.full((300,), 1.5).numpy().tobytes()) + 402
+    path.write_bytes(whole[:place] + b"\1" + whole[place + 1 :])
+    assert torch.load(path, weights_only=True)["weight"].unique().numel() == 2  # torch does not see it
+    with pytest.raises(ValueError, match=r"damaged: .*data/0 is not what was written"):
+        load_tensors(path)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match="damaged"):
+        load_tensors(path)

@@ -96,7 +96,7 @@ def counted(name: str, B: int) -> dict[str, object]:
 def text(table: pandas.DataFrame, before: pandas.DataFrame | None) -> str:
     """Return the table in Markdown; with what was there before, if that is given."""
     lines = [
-        "# What a training step gives a GPU to do",
+        "# A training step in GPU counts",
         "",
         "Counted by `python benchmarks/gpu/counts.py` on a CPU that stands in for a GPU; no GPU was there. Operators "
         "without views and",

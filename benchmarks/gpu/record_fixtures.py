@@ -22,8 +22,8 @@ from typing import Any
 from dnnsuite._files import replacing, write_json
 from dnnsuite.errors import Error, Unavailable
 from dnnsuite.profiler.counters import PRESETS, catalogue, plan, select
-from dnnsuite.profiler.counters.backend import CUPTI, Backend
-from dnnsuite.profiler.counters.presets import SAMPLED, SHARED
+from dnnsuite.profiler.counters.catalogue import CUPTI, Backend
+from dnnsuite.profiler.counters.roles import SAMPLED, SHARED
 
 FIXTURES = Path(__file__).parents[2] / "tests/fixtures"
 STEPS = 4

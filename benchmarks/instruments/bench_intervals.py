@@ -177,9 +177,9 @@ def tables(repeats: int) -> Iterator[str]:
             cells = (coverage(process, count, repeats, runs) for count in counts)
             yield f"| {name} | " + " | ".join(map(_cell, cells)) + " |"
     for title, copies, ten in (
-        ("Rates of one run, from the times of its steps", 1, False),
-        ("Rates of three copies that train at once", 3, False),
-        ("Rates of one run by ten blocks taken as independent, for comparison", 1, True),
+        ("Rates of one run", 1, False),
+        ("Rates of three copies at once", 3, False),
+        ("Ten blocks taken as independent", 1, True),
     ):
         yield f"\n## {title}\n"
         yield "coverage of the intervals given, % (share given, %; given and wrong, %)\n"

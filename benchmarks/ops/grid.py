@@ -129,7 +129,7 @@ def chosen_cells(chosen: argparse.Namespace) -> Iterator[tuple[str, Values]]:
 
 def header(chosen: argparse.Namespace, heap: bool) -> str:
     return (
-        f"# Operators over a grid of shapes, {setting.machine()}\n\n"
+        f"# Operators over a grid\n\n{setting.machine()}.\n\n"
         f"`python benchmarks/ops/grid.py`, {time.strftime('%Y-%m-%d', time.gmtime())}: forward and backward of "
         f"B={chosen.models} models, one thread, CPU time, least of the rounds, over a loop of torch in its better "
         f"layout; memory {'kept, as in training' if heap else 'as it is'}. Hot: the same cell again and again, so that "

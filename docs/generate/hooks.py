@@ -14,6 +14,10 @@ import notebook_pages
 import page_links
 import torch_page
 
+_INTERVAL = re.compile(r"\[([\d.]+), ([\d.]+)\](?=.* \|$)", re.MULTILINE)  # of a cell: a narrow column breaks before it
+
+_WIDE = re.compile(r"^\|(?:[-: ]+\|){8,}$", re.MULTILINE)  # the line below the head of a table of many columns
+
 
 def on_config(config: Any) -> Any:
     """List the pages of jobs, commands, examples and results in the navigation."""
@@ -82,6 +86,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Turn links to files of the repository into links to their pages."""
+    """Turn links to files of the repository into links to their pages, and give wide tables room."""
     uri = page.file.src_uri
-    return page_links.relinked(markdown, f"docs/{uri}", uri) if page.file.generated_by is None else markdown
+    if _WIDE.search(markdown):
+        page.meta.setdefault("hide", ["toc"])  # its column is theirs
+    if page.file.generated_by is None:
+        markdown = page_links.relinked(markdown, f"docs/{uri}", uri)
+    return _INTERVAL.sub("[\\1,\N{NO-BREAK SPACE}\\2]", markdown)

@@ -169,6 +169,21 @@ def regular(path: Path) -> Path:
     return path
 
 
+def whole_lines(path: Path) -> Path:
+    """Return `path`, a file of lines that ends with its last line: a file that was cut may end within a number.
+
+    Raises:
+        OSError: it is no such file, or not there.
+        ValueError: it ends in the middle of a line.
+    """
+    with open(regular(path), "rb") as file:
+        if file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) not in (b"\n", b"\r"):
+                raise ValueError("it ends in the middle of a line, as if it was cut; if its last line is whole, end it")
+    return path
+
+
 def read_json(path: Path) -> Any:
     """Read the value in a JSON file.
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Names of a package that are resolved when they are first used, so that importing the package imports none of them.
 
-A package writes `__getattr__, __dir__ = lazy(__name__, {...})` below its imports for type checkers.
+A package writes `__getattr__, __dir__ = lazy(__name__, {...})` below its imports for type checkers. A module that needs
+numpy or pandas only when it is at work has them from here: `from .._lazy import pandas as pd`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,26 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+
+class _Late:
+    """A module that is imported when something of it is first used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        module = importlib.import_module(self._name)
+        self.__dict__.update(vars(module))
+        return getattr(module, name)
+
+
+if TYPE_CHECKING:
+    import numpy as numpy
+    import pandas as pandas
+else:
+    numpy, pandas = _Late("numpy"), _Late("pandas")
 
 
 def lazy(

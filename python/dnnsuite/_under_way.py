@@ -5,8 +5,10 @@ Code that reads or changes its state waits for them first, as reading a tensor o
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .errors import InvalidArgument
@@ -41,6 +43,26 @@ def finish_to_compute(array: Any) -> None:
     part of."""
     if not finish(array):
         raise InvalidArgument(whole_array_used())
+
+
+_cut = threading.local()
+
+
+@contextlib.contextmanager
+def cut_in(parts: int) -> Iterator[dict[int, Any]]:
+    """Compute a loss on one of `parts` parts of a batch, whose tensors of the whole go into the dictionary by the
+    identity of the part's."""
+    _cut.now = parts, {}
+    try:
+        yield _cut.now[1]
+    finally:
+        del _cut.now
+
+
+def whole_of(tensor: Any) -> tuple[Any, int]:
+    """Return (what `tensor` was cut from, or None, and the number of parts); outside of `cut_in` itself and 1."""
+    parts, wholes = getattr(_cut, "now", (1, {id(tensor): tensor}))
+    return wholes.get(id(tensor)), parts
 
 
 def whole_array_used() -> str:

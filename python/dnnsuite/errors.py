@@ -11,6 +11,7 @@ __all__ = [
     "StaleRecording",
     "StepCancelled",
     "Unavailable",
+    "check_choice",
     "did_you_mean",
     "reason",
     "some_of",
@@ -71,6 +72,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_lower_case = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
     return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
+
+
+def check_choice(what: str, value: str, accepted: Iterable[str]) -> None:
+    """Raise InvalidArgument for a value that is none of `accepted`, with the nearest; `what` names it."""
+    accepted = [*accepted]
+    if value not in accepted:
+        raise InvalidArgument(f"{what} {value!r}; accepted: {', '.join(accepted)}{did_you_mean(value, accepted)}")
 
 
 def some_of(names: Iterable[str], rest: str = "") -> str:

@@ -61,20 +61,19 @@ def stepper(array, optimizer, runner):
 
 
 @pytest.mark.parametrize(
-    ("unfused", "names"),
+    ("unfused", "names", "runner"),
     [
-        ((), []),
-        ("fc", ["fc"]),
-        (["blocks.1", "norm"], ["blocks.1", "norm"]),
-        ("blocks", ["blocks.0", "blocks.1"]),  # a list of modules is never called itself
-        ("blocks.*", ["blocks.0", "blocks.1"]),  # of nested ones the outermost
-        ("stem", ["stem"]),
-        ("*", [""]),
-        (lambda name, module: isinstance(module, torch.nn.Conv2d), ["stem.0", "blocks.0.conv", "blocks.1.conv"]),
-        (lambda name, module: False, []),
+        ((), [], False),
+        ("fc", ["fc"], True),
+        (["blocks.1", "norm"], ["blocks.1", "norm"], False),
+        ("blocks", ["blocks.0", "blocks.1"], True),  # a list of modules is never called itself
+        ("blocks.*", ["blocks.0", "blocks.1"], False),  # of nested ones the outermost
+        ("stem", ["stem"], False),
+        ("*", [""], True),
+        (lambda name, module: isinstance(module, torch.nn.Conv2d), ["stem.0", "blocks.0.conv", "blocks.1.conv"], True),
+        (lambda name, module: False, [], False),
     ],
 )
-@pytest.mark.parametrize("runner", [False, True])
 def test_trains_as_separate_models(unfused, names, runner):
     models = make_models(Net, 3, torch.float64)
     array = dnnsuite.fuse(models, unfused=unfused)

@@ -40,14 +40,16 @@ def test_a_run_is_whole_or_absent(tmp_path: Path) -> None:
         assert [path.name for path in record.runs.iterdir()] == ["a-B1-fp32-r0"]
 
 
-def test_a_damaged_run_is_named_and_left_out(tmp_path: Path) -> None:
+def test_a_damaged_run_and_that_of_another_plan_are_named_and_left_out(tmp_path: Path) -> None:
     with opened(tmp_path / "out", FILE, resume=False) as record:
-        good, bad = (record.finish_run(record.begin_run(name), a_run()) for name in "ab")
+        owners = {"a": record.id, "b": record.id, "c": new_id()}
+        good, bad, other = (record.finish_run(record.begin_run(n), a_run(plan_id=own)) for n, own in owners.items())
         (bad / "run.json").write_text('{"version": 2')
         runs, problems = record.finished()
     assert [run.directory for run in runs] == [good]
-    (problem,) = problems
-    assert str(bad / "run.json") in problem
+    assert [place in told for place, told in zip((str(bad / "run.json"), f"{other} is"), problems, strict=True)] == [
+        True, True,
+    ]  # fmt: skip
 
 
 def test_a_plan_of_an_older_version_gets_an_id(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_runs_may_lie_in_the_folder_itself(tmp_path: Path) -> None:
     with opened(tmp_path, FILE, resume=False, runs=".") as record:
         record.save()
         record.begin_run("half")
-        assert record.finish_run(record.begin_run("whole"), a_run()) == tmp_path / "whole"
+        assert record.finish_run(record.begin_run("whole"), a_run(plan_id=record.id)) == tmp_path / "whole"
     with opened(tmp_path, FILE, resume=True, runs=".") as record:
         assert [run.directory.name for run in record.finished()[0]] == ["whole"]
         assert not list(tmp_path.glob(".tmp-*"))

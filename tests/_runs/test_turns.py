@@ -64,6 +64,27 @@ def test_what_is_always_disturbed_is_inconclusive() -> None:
     assert ratio.reason() == "the machine was busy: others, in 30 of 30 rounds"
 
 
+def test_neighbouring_blocks_are_judged_together_and_none_is_left_unjudged() -> None:
+    slow = {3, 4, 19}  # rounds
+    seen: list[int] = []
+
+    def way(rate: float) -> Callable[[int], Block]:
+        def block(i: int) -> Block:
+            seen.append(i)
+            return Block(rate / 10 if i in slow else rate)
+
+        return block
+
+    def watch() -> Callable[[], str]:
+        begun = len(seen)
+        return lambda: "others" if slow & set(seen[begun:]) else ""
+
+    found = take_turns({"serial": way(1.0), "array": way(3.0)}, Goal(rounds=20), "serial", watch=watch)
+    for blocks in found.blocks.values():
+        assert all(blocks[i].disturbed == "others" for i in slow)
+        assert all(block.rate >= 1.0 for block in blocks if not block.disturbed)
+
+
 def test_each_round_has_the_baseline_and_what_is_not_known_in_a_new_order() -> None:
     turns: list[tuple[int, str]] = []
     draw = random.Random(0)

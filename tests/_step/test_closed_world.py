@@ -639,7 +639,7 @@ HOLDERS = {
 }
 BESIDE = ("ContextVar",)  # which each thread has for itself
 EVERYWHERE = ("float", "dict of 3", "namespace", "slots", "array", "list")
-EVERY_KIND = ("attribute", "depth 5", "closure", "global", "helper")
+EVERY_KIND = ("attribute", "closure", "helper")
 CASES = [
     pytest.param(holder, kind, threads, id=f"{holder} - {kind} - {threads}")
     for holder in HOLDERS

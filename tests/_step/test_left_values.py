@@ -3,7 +3,6 @@
 
 import collections
 import copy
-import itertools
 import random
 
 import numpy as np
@@ -173,7 +172,7 @@ class Sides:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("threads", "width"), [(1, None), (2, None), (1, 3), (2, 1)])
+@pytest.mark.parametrize(("threads", "width"), [(1, None), (2, 1)])
 def test_shards_made_again_go_on(kind, threads, width):
     sides = Sides(kind)
     with sides.runner(threads=threads, width=width) as runner:
@@ -187,7 +186,7 @@ def test_shards_made_again_go_on(kind, threads, width):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("edits", ["replace clone", "append append", "drop replace", "clone drop"])
+@pytest.mark.parametrize("edits", ["replace clone drop", "append append"])
 def test_edits_between_steps(kind, edits):
     sides = Sides(kind)
     with sides.runner(threads=1) as runner:
@@ -200,7 +199,7 @@ def test_edits_between_steps(kind, edits):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("edits", ["replace clone", "append append", "drop replace", "clone drop"])
+@pytest.mark.parametrize("edits", ["replace clone drop", "append append"])
 def test_edits_by_hand(kind, edits):
     sides = Sides(kind)
     for edit in ["", *edits.split()]:
@@ -255,8 +254,10 @@ class Summed(Base):
         return loss
 
 
-@pytest.mark.parametrize(("threads", "width"), [(1, None), (1, 1), (2, None)])
-@pytest.mark.parametrize(("every", "logs", "named"), list(itertools.product((1, 2), (False, True), (False, True))))
+@pytest.mark.parametrize(("threads", "width"), [(1, None), (2, 1)])
+@pytest.mark.parametrize(
+    ("every", "logs", "named"), [(1, False, False), (1, True, True), (2, True, False), (2, False, True)]
+)
 def test_sums_of_losses_are_each_models_own(every, logs, named, threads, width):
     def summed():
         model = Summed()

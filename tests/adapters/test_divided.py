@@ -65,6 +65,11 @@ WORKER = """
         dnnsuite.adapt(fully_shard(gpt2()), [lora(2, ["c_attn"])])
     except dnnsuite.errors.InvalidArgument as error:
         found["refused"] = str(error)
+    try:
+        dnnsuite.sweep(lambda config: lora(2, ["q_proj"]), {"lr": [1e-3]}, dnnsuite.adapters.Texts([{"text": "ab"}]),
+                       base=divided(), out=False)
+    except dnnsuite.errors.InvalidArgument as error:
+        found["no sweep"] = str(error)
     torch.save(found, f"{out}/{os.environ['RANK']}.pt")
 """
 
@@ -83,3 +88,4 @@ def test_two_processes_are_one(monkeypatch, tmp_path):
     assert (tmp_path / "saved-1" / "1" / "adapter_model.safetensors").is_file()
     assert "divided over processes at transformer.wte" not in first["refused"]
     assert "a Conv1D" in first["refused"]
+    assert "train the configurations with dnnsuite.adapt" in first["no sweep"]

@@ -45,7 +45,7 @@ def train(array, x, steps, lrs):
     return losses.detach()
 
 
-def test_ten_steps_are_those_of_pefts_models(tmp_path):
+def test_steps_are_those_of_pefts_models(tmp_path):
     torch.manual_seed(0)
     base, x = Net().double(), torch.randn(3, 2, 2, 6, 8).double()
     models = [model.double() for model in one_by_one(base, CONFIGS)]

@@ -7,7 +7,8 @@ from torch.nn.functional import logsigmoid
 
 import dnnsuite
 from dnnsuite import adapters
-from tiny_adapters import llama, lora, prepared, sequences
+from dnnsuite.errors import InvalidArgument
+from tiny_adapters import llama, lora, prepared, sequences, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 BETAS = [0.1, 0.5, 2.0]
@@ -129,3 +130,30 @@ def test_rewarded_answers_are_learned_as_alone(mean):
             if parameter.grad is not None:
                 mine = held[own].grad[index][tuple(map(slice, parameter.shape))]
                 torch.testing.assert_close(mine, parameter.grad)
+
+
+def three_means(array, batch, gains):
+    """Means over targets, over sequences that have some, and over the targets of sampled answers."""
+    of = adapters.losses
+    by_token = of.grpo(array, batch, gains, mean="token")
+    return of.next_token(array, batch) + 2 * of.reinforce(array, batch, gains) + 3 * by_token
+
+
+def test_parts_that_a_runner_accumulates_add_up_to_the_whole():
+    """Parts have different numbers of targets and of sequences; one has none."""
+    batch = adapters.collate(sequences([[5, 7, 4, 6], [7, 4], [2, 2, 6, 3]], 2))
+    gains, found = torch.tensor([[1.0, 2, -1, 3]] * 3), []
+    for parts in (1, 2):
+        array = dnnsuite.adapt(llama().double(), [lora(2, ["q_proj"])] * 3, seeds=[5, 6, 7])
+        opt = dnnsuite.optim.SGD(trained(array), lr=[1.0, 2.0, 3.0])
+        options = {"threads": 1, "width": parts, "accumulate": parts, "capture": False}
+        with dnnsuite.StepRunner(array, opt, three_means, **options) as runner:
+            found.append([runner.step(batch, gains).losses().clone() for _ in range(2)] + trained(array))
+    torch.testing.assert_close(found[1], found[0])
+
+    def made_anew(array, batch, gains):
+        return adapters.losses.next_token(array, {"input_ids": batch["input_ids"] + 0})
+
+    runner = dnnsuite.StepRunner(array, opt, made_anew, **options)
+    with runner, pytest.raises(InvalidArgument, match="input_ids is not a tensor of the runner's batch"):
+        runner.step(batch, gains)

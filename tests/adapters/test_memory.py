@@ -7,7 +7,7 @@ import torch
 import dnnsuite
 from dnnsuite import adapters, optim
 from dnnsuite.errors import InvalidArgument
-from tiny_adapters import gpt2, llama, lora, sequences, trained
+from tiny_adapters import gpt2, llama, lora, peft, sequences, trained
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 
@@ -39,10 +39,20 @@ def test_parts_and_what_fits():
         adapters.memory(base, configs, adapters.collate(sequences([[6]])))
 
 
-@pytest.mark.parametrize(("base", "targets"), [(llama, ["q_proj", "v_proj"]), (gpt2, ["c_attn"])])
-def test_a_step_holds_what_was_predicted(base, targets):
+IA3 = peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[])  # whose batches are padded
+
+
+@pytest.mark.parametrize(
+    ("base", "configs"),
+    [
+        (llama, [lora(rank, ["q_proj", "v_proj"]) for rank in (2, 4, 3)]),
+        (gpt2, [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 4, 3)]),
+        (llama, [IA3] * 3),
+    ],
+    ids=["llama", "gpt2", "padded"],
+)
+def test_a_step_holds_what_was_predicted(base, configs):
     base, own = base().train(), sequences([[14] * 8, [14, 6, 10] * 5, [12] * 10])
-    configs = [lora(rank, targets, fan_in_fan_out="c_attn" in targets) for rank in (2, 4, 3)]
     batch = adapters.collate(own)
     predicted = adapters.memory(base, configs, batch).peak
     adapters.losses.next_token(dnnsuite.adapt(base, configs), batch)  # what is set up once

@@ -8,7 +8,7 @@ import pytest
 
 from dnnsuite.cli.app import main
 from dnnsuite.profiler.roofline import Contention, peaks
-from dnnsuite.profiler.roofline._caches import CacheLevel
+from dnnsuite.profiler.roofline.peaks import CacheLevel
 
 JOB = ["bert", "--batch-size", "2", "--steps", "2", "--warmup", "1", "--threads", "1"]
 

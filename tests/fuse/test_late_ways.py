@@ -93,10 +93,10 @@ def test_by_hand(kind, every):
     ("kind", "between"),
     [(LazilyPenalised, nothing), (LazilyPenalised, look), (Plainly, load_optimizer), (Plainly, look)],
 )
-@pytest.mark.parametrize(("threads", "width"), [(1, 3), (1, 1), (2, 1)])
+@pytest.mark.parametrize(("threads", "width"), [(1, 3), (2, 1)])
 def test_by_a_runner(kind, between, threads, width):
     expected = {every: trained(kind, every) for every in (2, 3)}
-    for every, when in [(2, 2), (2, 4), (3, 4), (3, 5)]:
+    for every, when in [(2, 2), (3, 5)]:
         array, optimizer = made(kind, every)
         with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x), threads=threads, width=width) as runner:
             for step, x in enumerate(batches()):

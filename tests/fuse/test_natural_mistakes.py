@@ -102,3 +102,9 @@ def test_a_number_of_each_model_belongs_in_its_forward():
         assert runner.mode == "captured"
     wanted = torch.stack([model(X, Y).detach() for model in models])
     assert all(torch.allclose(one, wanted, atol=1e-6) for one in losses)
+
+
+def test_models_that_are_not_in_a_list_are_refused_with_the_line_to_write():
+    one, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    with pytest.raises(InvalidArgument, match=r"fuse\(\[a, b\]\)"):
+        dnnsuite.fuse(one, other)

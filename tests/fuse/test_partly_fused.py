@@ -32,7 +32,7 @@ def narrow_resnet():
 def runs():
     """The models, the batches, and the losses and models after training each alone."""
     models = make_models(narrow_resnet, 3, torch.float64)
-    batches = [(torch.randn(4, 3, 16, 16, dtype=torch.float64), torch.randint(10, (4,))) for _ in range(5)]
+    batches = [(torch.randn(4, 3, 16, 16, dtype=torch.float64), torch.randint(10, (4,))) for _ in range(3)]
     alone = [copy.deepcopy(model) for model in models]
     losses = []
     for model, rate in zip(alone, RATES, strict=True):
@@ -47,7 +47,7 @@ def runs():
     return models, batches, torch.stack(losses, 1), alone
 
 
-@pytest.mark.parametrize("n", range(11))
+@pytest.mark.parametrize("n", [0, 1, 6, 10])
 def test_units_left_unfused(runs, n):
     models, batches, expected, alone = runs
     array = dnnsuite.fuse(models, unfused=[name for unit in UNITS[:n] for name in unit])

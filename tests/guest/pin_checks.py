@@ -13,7 +13,7 @@ from pathlib import Path
 from dnnsuite import pin
 from dnnsuite._C import GroupTree, launch
 from dnnsuite.pin import errors
-from dnnsuite.pin._processes import of_run
+from dnnsuite.pin._groups import of_run
 
 ROOT = Path("/sys/fs/cgroup")
 PLAN = pin.make_plan(pin.Topology.read(), 2, reserve_memory="50%")

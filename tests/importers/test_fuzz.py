@@ -12,7 +12,7 @@ from dnnsuite.errors import Error
 from importer_samples import FIXTURES, kineto, new_schema, nvvp_schema, old_schema, sqlite
 
 TEXTS = sorted(FIXTURES.iterdir())
-slow_files = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+slow_files = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture(scope="module")

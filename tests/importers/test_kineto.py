@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
+"""Events of a trace one at a time, whatever its size."""
+
 import gzip
 import json
 import re
+import tracemalloc
 
 import pytest
 
 from dnnsuite import importers
 from dnnsuite.importers import BadFile, kineto, nsys
+from dnnsuite.importers.kineto import TraceFile
 from dnnsuite.profiler.activity import analyse, attribute
 from importer_samples import kineto as trace
 from importer_samples import new_schema, sqlite
@@ -222,3 +226,48 @@ def test_names_that_are_not_quite_json(tmp_path, written, name):
     text = '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "%s", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]}'
     (tmp_path / "trace.json").write_text(text % written)
     assert kineto.read(tmp_path / "trace.json")["ops"]["name"].tolist() == [name]
+
+
+def test_a_large_trace_is_read_in_pieces(tmp_path):
+    """Three chunks of the file, values over their edges, the memory that of the columns."""
+    path, name = tmp_path / "large.json", "aten::" + "x" * 500
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('{"schemaVersion": 1, "traceEvents": [\n')
+        for number in range(16_000):
+            event = {"ph": "X", "cat": "cpu_op", "name": name, "ts": number * 10, "dur": 5, "args": {"é": "y" * 100}}
+            file.write((",\n" if number else "") + json.dumps(event, ensure_ascii=False))
+        file.write('\n], "traceName": "large"}')
+    assert path.stat().st_size > 2 * (1 << 22)
+    tracemalloc.start()
+    try:
+        tables = kineto.read(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(tables["ops"]) == 16_000
+    assert peak < 3 * path.stat().st_size
+
+
+def test_a_cut_large_trace_names_its_last_line(tmp_path):
+    path = tmp_path / "cut.json"
+    path.write_text('{"traceEvents": [\n' + ",\n".join(['{"ph": "X", "cat": "cpu_op", "ts": 1}'] * 5))
+    with pytest.raises(BadFile, match=r"cut.json:6: .*the file is cut"):
+        kineto.read(path)
+
+
+def test_events_and_what_stands_beside_them(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('\ufeff {"a": {"b": [1]}, "traceEvents": [1, {"c": 2},\n "d"], "e": -1.5}', encoding="utf-8")
+    trace = TraceFile(path)
+    assert [*trace] == [1, {"c": 2}, "d"]
+    assert trace.about == {"a": {"b": [1]}, "e": -1.5}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"traceEvents": [1', '{"traceEvents": [1]', '{"a" 1}', "[1, nope]", "7", "[" * 100_000]
+)
+def test_no_json_is_a_bad_file(tmp_path, text):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(BadFile, match=r"x\.json"):
+        list(TraceFile(path))

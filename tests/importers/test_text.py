@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+
 import csv
 import gzip
 import io
@@ -20,13 +21,14 @@ from dnnsuite.importers._text import (
     read_bytes,
     read_lines,
     read_rows,
+    to_base,
 )
 
 HERE = Path("file.csv")
 
 
 def parsed(*texts):
-    return numbers(HERE, pd.Series(texts), range(1, len(texts) + 1))
+    return numbers(HERE, pd.Series(texts, range(1, len(texts) + 1)))
 
 
 def test_numbers_as_tools_write_them():
@@ -128,3 +130,23 @@ def test_texts_of_windows(encoding):
 )
 def test_decimal_commas_are_told_by_the_whole_file(texts, counts, expected):
     assert has_decimal_comma(texts, counts) is expected
+
+
+@pytest.mark.parametrize(
+    ("unit", "factor", "base"),
+    [
+        ("%", 1, "%"), ("", 1, ""), ("cycle", 1, "cycle"), ("Kcycle", 1e3, "cycle"),
+        ("nsecond", 1, "ns"), ("usecond", 1e3, "ns"), ("msecond", 1e6, "ns"), ("second", 1e9, "ns"),
+        ("us", 1e3, "ns"), ("ms", 1e6, "ns"), ("s", 1e9, "ns"),
+        ("byte", 1, "byte"), ("Kbyte", 1e3, "byte"), ("Gbyte", 1e9, "byte"), ("KB", 1e3, "byte"), ("B", 1, "byte"),
+        ("MiB", 2**20, "byte"), ("Gbyte/second", 1e9, "byte/s"), ("Mbyte/s", 1e6, "byte/s"),
+        ("byte/nsecond", 1e9, "byte/s"), ("GB/s", 1e9, "byte/s"), ("Kbyte/block", 1e3, "byte/block"),
+        ("cycle/nsecond", 1e9, "Hz"), ("cycle/usecond", 1e6, "Hz"), ("Ghz", 1e9, "Hz"), ("MHz", 1e6, "Hz"),
+        ("register/thread", 1, "register/thread"), ("inst/cycle", 1, "inst/cycle"), ("Msector", 1e6, "sector"),
+        ("furlong", 1, "furlong"),
+    ],
+)  # fmt: skip
+def test_base_units(unit, factor, base):
+    found, name = to_base(unit)
+    assert found == pytest.approx(factor)
+    assert name == base

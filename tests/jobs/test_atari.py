@@ -44,8 +44,8 @@ def test_it_learns_what_pays(bandit):
     probability = lambda: job.model(torch.from_numpy(bandit.reset()[0]))[0].detach().softmax(1)[0, 2].item()  # noqa: E731
     before = probability()
     assert before == pytest.approx(1 / 6, abs=0.02)
-    losses(job, 10 * 16)
-    assert probability() > 0.6
+    losses(job, 6 * 16)
+    assert probability() > 0.5
     assert job.metrics()["episode_return"] >= 2  # of 4; by chance it is 0.67
 
 
@@ -112,7 +112,7 @@ def test_the_learning_rate_falls_over_ten_million_frames(bandit):
 def test_same_seed_same_losses():
     def run(seed):
         job = make("atari", 2, seed=seed, **SMALL)
-        found = losses(job, 2)
+        found = losses(job, 1)
         job.close()
         return found
 

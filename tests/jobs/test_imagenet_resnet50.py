@@ -50,7 +50,7 @@ def test_images_come_through_the_loader(tmp_path: Path) -> None:
 
 def test_an_array_is_equal_to_models_alone() -> None:
     kind = jobs.get("imagenet-resnet50", swept=True)
-    config = jobs.JobConfig(B=2, batch_size=4, options=SMALL, hyper={"lr": [0.01, 0.02]})
+    config = jobs.JobConfig(B=2, batch_size=2, precision="fp64", options=SMALL, hyper={"lr": [0.01, 0.02]})
     assert kind.check_equality(config, steps=2)["passed"]
 
 

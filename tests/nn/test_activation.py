@@ -21,6 +21,12 @@ def test_prelu_of_one_weight_without_channels():
     check_matches_models(make_models(lambda: torch.nn.PReLU(), 3), torch.randn(3, 4))
 
 
+@pytest.mark.parametrize("make", [torch.nn.PReLU, torch.nn.Softmax, torch.nn.LogSoftmax, torch.nn.Softmin])
+def test_a_model_may_give_a_single_number(make):
+    arguments = {} if make is torch.nn.PReLU else {"dim": 0}
+    check_matches_models(make_models(lambda: make(**arguments), 3), torch.tensor([-1.0, 0.5, 2.0]))
+
+
 def test_dimensions_count_without_the_model():
     x = torch.randn(2, 3, 4)
     torch.testing.assert_close(nn.Softmax(1, B=2)(x).sum(2), torch.ones(2, 3))

@@ -17,9 +17,9 @@ from helpers import TOLERANCE, check_state, make_models
 from nn.cases import all_cases
 
 WIDTHS = (1, 3, 8)
-FEW = (1, 3)  # the many are in test_values and test_bits
+SEVERAL = 3  # one and the many are in test_values and test_bits
 # Pairs instead of products: float32 meets every width, the others one model or several.
-VALUES = {torch.float32: WIDTHS, torch.float64: (3,), torch.bfloat16: (1, 8)}
+VALUES = {torch.float32: (1, 3), torch.float64: (3,), torch.bfloat16: (8,)}
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
 SECOND_ORDER = {torch.float32: {"rtol": 2e-3, "atol": 5e-4}, torch.float64: {"rtol": 1e-8, "atol": 1e-9}}
 
@@ -194,30 +194,29 @@ def second_order(module, inputs, keywords, weights, mixers):
 @given(data=st.data())
 def test_double_backward(case, dtype, data):
     example = data.draw(case.examples)
-    for B in FEW if dtype == torch.float64 else FEW[1:]:
-        models, each = prepared(example, B, dtype)
-        array, inputs = dnnsuite.fuse(models), stacked(each)
-        weights = weights_of(tensors(copy.deepcopy(array)(*inputs, **example.keywords)))
-        wanted = [x for x in tensors(inputs) if x.is_floating_point()] + list(array.parameters())
-        if not wanted:
-            continue
-        mixers = [torch.randn_like(x) for x in wanted]
-        with sdpa_kernel(SDPBackend.MATH):  # torch's fused attention has no second derivative
-            found = second_order(array, inputs, example.keywords, weights, mixers)
-        for index, model in enumerate(models):
-            own = [w[index] for w in weights], [m[index] for m in mixers]
-            with sdpa_kernel(SDPBackend.MATH):
-                expected = second_order(copy.deepcopy(model), each[index], example.keywords, *own)
-            for place, (a, b) in enumerate(zip(found, expected, strict=True)):
-                a = torch.zeros_like(wanted[place]) if a is None else a
-                b = torch.zeros_like(wanted[place][index]) if b is None else b
-                torch.testing.assert_close(
-                    a[index],
-                    b,
-                    **SECOND_ORDER[dtype],
-                    check_stride=False,
-                    msg=lambda text, i=index, p=place: f"tensor {p}, model {i}: {text}",
-                )
+    models, each = prepared(example, SEVERAL, dtype)
+    array, inputs = dnnsuite.fuse(models), stacked(each)
+    weights = weights_of(tensors(copy.deepcopy(array)(*inputs, **example.keywords)))
+    wanted = [x for x in tensors(inputs) if x.is_floating_point()] + list(array.parameters())
+    if not wanted:
+        return
+    mixers = [torch.randn_like(x) for x in wanted]
+    with sdpa_kernel(SDPBackend.MATH):  # torch's fused attention has no second derivative
+        found = second_order(array, inputs, example.keywords, weights, mixers)
+    for index, model in enumerate(models):
+        own = [w[index] for w in weights], [m[index] for m in mixers]
+        with sdpa_kernel(SDPBackend.MATH):
+            expected = second_order(copy.deepcopy(model), each[index], example.keywords, *own)
+        for place, (a, b) in enumerate(zip(found, expected, strict=True)):
+            a = torch.zeros_like(wanted[place]) if a is None else a
+            b = torch.zeros_like(wanted[place][index]) if b is None else b
+            torch.testing.assert_close(
+                a[index],
+                b,
+                **SECOND_ORDER[dtype],
+                check_stride=False,
+                msg=lambda text, i=index, p=place: f"tensor {p}, model {i}: {text}",
+            )
 
 
 @rows("state")
@@ -226,9 +225,8 @@ def test_double_backward(case, dtype, data):
 def test_state(case, dtype, data):
     """The layout is that of `torch.func.stack_module_state`, and unfuse gives back what fuse took."""
     example = data.draw(case.examples)
-    for B in FEW:
-        models, _ = prepared(example, B, dtype)
-        check_state(dnnsuite.fuse(models), models)
+    models, _ = prepared(example, SEVERAL, dtype)
+    check_state(dnnsuite.fuse(models), models)
 
 
 @rows("shared")
@@ -237,21 +235,20 @@ def test_state(case, dtype, data):
 def test_shared(case, dtype, data):
     """An input that all models share (stride 0) gives what copies of it give, and collects their gradients."""
     example = data.draw(case.examples)
-    for B in FEW:
-        models, each = prepared(example, B, dtype)
-        array = dnnsuite.fuse(models)
-        expected, weights = run(copy.deepcopy(array), stacked([each[0]] * B), example.keywords)
-        inputs = leaves(each[0])
-        outputs = tensors(array(*tree_map(functools.partial(dnnsuite.stack, B=B), inputs), **example.keywords))
-        floating = [y for y in outputs if y.is_floating_point()]
-        if any(y.requires_grad for y in floating):
-            sum((y * w).sum() for y, w in zip(floating, weights, strict=True)).backward()
-        for place, y in enumerate(outputs):
-            torch.testing.assert_close(y, expected[f"output {place}"], **TOLERANCE[dtype], check_stride=False)
-        for place, x in enumerate(tensors(inputs)):
-            if x.grad is not None:
-                total = expected[f"gradient of input {place}"].sum(0)
-                torch.testing.assert_close(x.grad, total, **TOLERANCE[dtype], check_stride=False)
+    models, each = prepared(example, SEVERAL, dtype)
+    array = dnnsuite.fuse(models)
+    expected, weights = run(copy.deepcopy(array), stacked([each[0]] * SEVERAL), example.keywords)
+    inputs = leaves(each[0])
+    outputs = tensors(array(*tree_map(functools.partial(dnnsuite.stack, B=SEVERAL), inputs), **example.keywords))
+    floating = [y for y in outputs if y.is_floating_point()]
+    if any(y.requires_grad for y in floating):
+        sum((y * w).sum() for y, w in zip(floating, weights, strict=True)).backward()
+    for place, y in enumerate(outputs):
+        torch.testing.assert_close(y, expected[f"output {place}"], **TOLERANCE[dtype], check_stride=False)
+    for place, x in enumerate(tensors(inputs)):
+        if x.grad is not None:
+            total = expected[f"gradient of input {place}"].sum(0)
+            torch.testing.assert_close(x.grad, total, **TOLERANCE[dtype], check_stride=False)
 
 
 @rows("strides", ("fp32",))
@@ -264,14 +261,13 @@ def test_strides(case, dtype, data):
     def turned(x):
         return x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() > 1 else x
 
-    for B in FEW:
-        models, each = prepared(example, B, dtype)
-        array, inputs = dnnsuite.fuse(models), stacked(each)
-        expected, weights = run(copy.deepcopy(array), inputs, example.keywords)
-        found, _ = run(array, tree_map(turned, inputs), example.keywords, weights)
-        assert found.keys() == expected.keys()
-        for name, value in found.items():
-            torch.testing.assert_close(value, expected[name], **TOLERANCE[dtype], check_stride=False)
+    models, each = prepared(example, SEVERAL, dtype)
+    array, inputs = dnnsuite.fuse(models), stacked(each)
+    expected, weights = run(copy.deepcopy(array), inputs, example.keywords)
+    found, _ = run(array, tree_map(turned, inputs), example.keywords, weights)
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        torch.testing.assert_close(value, expected[name], **TOLERANCE[dtype], check_stride=False)
 
 
 @rows("narrowed")

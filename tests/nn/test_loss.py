@@ -177,6 +177,14 @@ def test_ctc():
         assert_near(got[index], expected)
 
 
+def test_ctc_takes_lengths_that_are_lists():
+    log_p, targets = torch.randn(2, 9, 3, 5).log_softmax(3), torch.randint(1, 5, (2, 3, 4))
+    loss, lengths = nn.CTCLoss(B=2), torch.tensor([[9, 8, 7], [9, 8, 7]])
+    expected = loss(log_p, targets, lengths, torch.full((2, 3), 4))
+    assert torch.equal(loss(log_p, targets, [9, 8, 7], (4, 4, 4)), expected)
+    assert torch.equal(loss(log_p, targets, [[9, 8, 7], [9, 8, 7]], torch.full((2, 3), 4)), expected)
+
+
 def test_triplets_with_a_distance_of_ones_own():
     x = torch.randn(3, 2, 4, 5)
     distance = torch.nn.PairwiseDistance(p=1)

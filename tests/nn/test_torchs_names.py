@@ -8,6 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import nn
+from dnnsuite.nn import functional
 from helpers import check_matches_models, make_models
 
 LAYERS = [
@@ -16,6 +17,11 @@ LAYERS = [
     if isinstance(getattr(nn, name), type) and isinstance(getattr(torch.nn, name, None), type)
 ]
 HIDDEN = {"NLLLoss2d", "GRU", "LSTM", "RNN", "Softmax2d"}  # by torch itself
+FUNCTIONS = [
+    name
+    for name, torchs in vars(torch.nn.functional).items()
+    if inspect.isfunction(torchs) and hasattr(functional, name) and not name.startswith("_")
+]
 OWN_TENSOR = {"_weight", "_freeze"}  # of an embedding, which an array takes by load_state_dict
 
 
@@ -27,6 +33,18 @@ def test_a_layer_shows_torchs_arguments(name):
     assert shown["B"].default == 0
     shown, wanted = (inspect.signature(kind.forward).parameters for kind in (ours, torchs))
     assert list(shown)[: len(wanted)] == list(wanted)
+    assert [p.default for p in shown.values()][: len(wanted)] == [p.default for p in wanted.values()]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_shows_torchs_arguments_and_defaults(name):
+    torchs = getattr(torch.nn.functional, name)
+    if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(torchs).parameters.values()):
+        torchs = getattr(torch.nn.functional, f"{name}_with_indices")  # what torch's choice between two calls
+    wanted = inspect.signature(torchs).parameters
+    shown = inspect.signature(getattr(functional, name)).parameters
+    assert list(shown)[: len(wanted)] == list(wanted)
+    assert [p.default for p in shown.values()][: len(wanted)] == [p.default for p in wanted.values()]
 
 
 def test_the_arguments_of_a_subclass_are_its_own():

@@ -25,7 +25,7 @@ def alone(params, index):
 @given(
     st.lists(st.floats(0.01, 10), min_size=1, max_size=4), st.sampled_from([1.0, 2.0, 3.0, float("inf")]), st.booleans()
 )
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_is_torchs_clip_of_each_model(limits, norm_type, shared):
     params = parameters(len(limits))
     others = [alone(params, index) for index in range(len(limits))]

@@ -7,6 +7,7 @@ import io
 import pytest
 import torch
 
+from array_parameters import array_parameters
 from dnnsuite import nn, optim
 from dnnsuite.errors import InvalidArgument
 
@@ -19,7 +20,7 @@ def options(kind):
 
 
 def parameters(B):
-    return [torch.nn.Parameter(torch.randn(B, *shape)) for shape in SHAPES]
+    return array_parameters(*(torch.randn(B, *shape) for shape in SHAPES))
 
 
 def train(optimizer, params, grads):
@@ -53,7 +54,7 @@ def test_from_torch_and_back(kind):
     for index in range(3):
         train(expected[index], reference[index], of(grads, index))
         train(alone[index], own[index], of(grads[:2], index))
-    params = [torch.nn.Parameter(torch.stack([p.detach() for p in each])) for each in zip(*own, strict=True)]
+    params = array_parameters(*(torch.stack([p.detach() for p in each]) for each in zip(*own, strict=True)))
     array = optim.ArrayOptimizer.from_models(alone, params)
     assert type(array) is getattr(optim, kind)
     train(array, params, grads[2:4])
@@ -80,7 +81,7 @@ def test_select_moves_clones_and_adds(kind):
     train(optimizer, params, of(grads[2:], [2, 1, 0, 2]))
     same = [p for group in reference.param_groups for p in group["params"]]
     train(reference, same, grads[2:])
-    new = [torch.nn.Parameter(p[1:2].clone()) for p in before]
+    new = array_parameters(*(p[1:2].clone() for p in before))
     other = getattr(optim, kind)(new, lr=0.01, **options(kind))
     train(other, new, of(grads[2:], slice(1, 2)))
     for p, q, r in zip(params, same, new, strict=True):
@@ -119,7 +120,7 @@ def test_a_safe_file_and_a_copy_go_on_alike(kind):
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)
-    others = [torch.nn.Parameter(p.detach().clone()) for p in params]
+    others = array_parameters(*(p.detach().clone() for p in params))
     loaded = getattr(optim, kind)(others)
     loaded.load_state_dict(torch.load(file, weights_only=True))
     assert loaded.frozen == twin.frozen == [1]
@@ -147,7 +148,7 @@ def test_refuses_optimizers_that_differ():
     def make(kind=torch.optim.SGD, count=2, **arguments):
         return kind([torch.nn.Parameter(torch.ones(3)) for _ in range(count)], **arguments)
 
-    params = [torch.nn.Parameter(torch.ones(2, 3)) for _ in range(2)]
+    params = array_parameters(torch.ones(2, 3), torch.ones(2, 3))
     build = optim.ArrayOptimizer.from_models
     with pytest.raises(InvalidArgument, match="no optimizer to start from"):
         build([], params)
@@ -168,7 +169,7 @@ def test_refuses_optimizers_that_differ():
 
 
 def test_keywords_of_ours_come_along():
-    params = [torch.nn.Parameter(torch.ones(1, 3))]
+    params = array_parameters(torch.ones(1, 3))
     array = optim.Adam.from_models([torch.optim.Adam([torch.nn.Parameter(torch.ones(3))])], params, on_nan="skip")
     assert array.on_nan == "skip"
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from array_parameters import array_parameters
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.optim import lr_scheduler as ours
@@ -56,7 +57,7 @@ def test_an_epoch_out_of_order_is_torchs_too(case):
     st.lists(st.tuples(st.floats(1e-6, 10), st.integers(1, 6), st.floats(0.01, 2)), min_size=1, max_size=4),
     st.integers(0, 15),
 )
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_step_lr_is_torchs_to_the_bit(models, epochs):
     lr, step_size, gamma = (list(values) for values in zip(*models, strict=True))
     optimizer = fused("SGD", lr, len(models))
@@ -127,7 +128,7 @@ def test_chained_is_torchs():
     st.sampled_from(["rel", "abs"]),
     st.lists(st.tuples(*[st.floats(-3, 3)] * 3), min_size=1, max_size=12),
 )
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_plateau_is_torchs_with_a_metric_per_model(mode, threshold_mode, history):
     arguments = {
         "factor": [0.5, 0.1, 0.9],
@@ -152,7 +153,7 @@ def test_plateau_is_torchs_with_a_metric_per_model(mode, threshold_mode, history
 
 
 def test_functions_of_all_models_and_of_groups():
-    params = [torch.nn.Parameter(torch.ones(2, 3)) for _ in range(2)]
+    params = array_parameters(torch.ones(2, 3), torch.ones(2, 3))
     optimizer = optim.SGD([{"params": [params[0]]}, {"params": [params[1]], "lr": 2.0}], lr=1.0)
     schedule = ours.LambdaLR(optimizer, [lambda e: 0.5**e, lambda e: [1.0, 0.1]])
     schedule.step()
@@ -217,7 +218,7 @@ def test_an_epoch_of_its_own_for_each_model():
         (lambda o: ours.LambdaLR(o, (abs,)), "1 functions for 3 models"),
         (lambda o: ours.LambdaLR(o, [abs, abs]), "list of 2 for 1 groups"),
         (lambda o: ours.CyclicLR(o, 0.1, 0.2, mode="saw"), "mode is 'saw'"),
-        (lambda o: ours.CyclicLR(optim.Adagrad([torch.nn.Parameter(torch.ones(3))]), 0.1, 0.2), "neither momentum"),
+        (lambda o: ours.CyclicLR(optim.Adagrad(array_parameters(torch.ones(3))), 0.1, 0.2), "neither momentum"),
         (lambda o: ours.OneCycleLR(o, 0.1), "total_steps"),
         (lambda o: ours.ReduceLROnPlateau(o, factor=[0.5, 1.0, 0.5]), "factor of model 1"),
         (lambda o: ours.ReduceLROnPlateau(o).step(1.0), "one per model"),

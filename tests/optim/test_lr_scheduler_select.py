@@ -130,7 +130,7 @@ def fresh_for(case, index):
 @given(
     before=st.integers(0, 6), index=st.integers(0, 2), lr=st.floats(0.01, 2.0), slot=st.sampled_from([None, 0, 1, 2])
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_a_model_that_joins_follows_torchs_schedule_from_its_beginning(case, kind, before, index, lr, slot):
     """In an array, by `append` or `replace`, while the others go on with theirs."""
     array = dnnsuite.fuse([torch.nn.Linear(2, 1, bias=False) for _ in range(B)])

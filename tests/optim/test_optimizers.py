@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from array_parameters import array_parameters
 from dnnsuite import fuse, optim, unfuse
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, make_models
@@ -214,7 +215,7 @@ def test_groups_have_their_own_values():
 
 
 def test_closure_is_called_with_gradients_on():
-    parameter = torch.nn.Parameter(torch.ones(2, 3))
+    (parameter,) = array_parameters(torch.ones(2, 3))
     optimizer = optim.SGD([parameter], lr=1.0)
 
     def closure():
@@ -238,11 +239,11 @@ def test_closure_is_called_with_gradients_on():
 )
 def test_refuses_bad_values(arguments, message):
     with pytest.raises(InvalidArgument, match=message):
-        optim.Adam([torch.nn.Parameter(torch.ones(2, 3))], **arguments)
+        optim.Adam(array_parameters(torch.ones(2, 3)), **arguments)
 
 
 def test_refuses_parameters_of_different_arrays_and_sparse_gradients():
-    parameter = torch.nn.Parameter(torch.ones(2, 3))
+    (parameter,) = array_parameters(torch.ones(2, 3))
     with pytest.raises(InvalidArgument, match="same B"):
         optim.SGD([parameter, torch.nn.Parameter(torch.ones(3, 3))])
     with pytest.raises(InvalidArgument, match="scalar"):
@@ -255,7 +256,7 @@ def test_refuses_parameters_of_different_arrays_and_sparse_gradients():
 
 
 def single(B=3, shape=(4,), **options):
-    parameter = torch.nn.Parameter(torch.ones(B, *shape))
+    (parameter,) = array_parameters(torch.ones(B, *shape))
     parameter.grad = torch.ones(B, *shape)
     return parameter, optim.Adam([parameter], lr=0.1, **options)
 
@@ -301,7 +302,7 @@ def test_a_model_with_nan_reaches_no_other(policy):
 
 
 def test_a_nan_in_one_group_stops_the_model_in_all():
-    first, second = (torch.nn.Parameter(torch.ones(2, 3)) for _ in range(2))
+    first, second = array_parameters(torch.ones(2, 3), torch.ones(2, 3))
     optimizer = optim.SGD([{"params": [first]}, {"params": [second]}], lr=1.0, on_nan="skip")
     first.grad, second.grad = torch.ones(2, 3), torch.ones(2, 3)
     second.grad[0, 0] = torch.inf
@@ -338,7 +339,7 @@ def test_memory_orders_and_dtypes_may_differ():
     train(other, optim.Adam(other.parameters(), lr=0.1), x, 3)
     for a, b in zip(array.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a, b)
-    kinds = [torch.nn.Parameter(torch.ones(2, 3, dtype=d)) for d in (torch.bfloat16, torch.float32, torch.float64)]
+    kinds = array_parameters(*(torch.ones(2, 3, dtype=d) for d in (torch.bfloat16, torch.float32, torch.float64)))
     for p in kinds:
         p.grad = torch.full_like(p, 0.5)
     optim.SGD(kinds, lr=1.0, momentum=0.9).step()
@@ -363,7 +364,7 @@ def test_a_parameter_may_move():
 
 
 def test_lion_is_its_formula():
-    parameter = torch.nn.Parameter(torch.randn(2, 5, dtype=torch.float64))
+    (parameter,) = array_parameters(torch.randn(2, 5, dtype=torch.float64))
     optimizer = optim.Lion([parameter], lr=[0.1, 0.01], betas=(0.9, [0.99, 0.5]), weight_decay=[0.0, 0.1])
     w, m = parameter.detach().clone(), torch.zeros(2, 5, dtype=torch.float64)
     lr, beta2, decay = (torch.tensor(v, dtype=torch.float64).view(2, 1) for v in ([0.1, 0.01], [0.99, 0.5], [0.0, 0.1]))
@@ -392,14 +393,14 @@ def test_b_of_zero_is_torchs_own():
     st.lists(st.lists(st.integers(1, 40), max_size=2), min_size=1, max_size=3),
     st.integers(0, 2**31),
 )
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_any_array_is_its_separate_optimizers(case, B, shapes, seed):
     """Random shapes, gradients and numbers of models, in float64, where rounding cannot hide an error."""
     kind, arguments = CASES[case]
     kwargs = {name: first_of(value, B) for name, value in arguments.items()}
     torch.set_default_dtype(torch.float64)  # torch keeps the scalars of ASGD and NAdam in it
     torch.manual_seed(seed)
-    params = [torch.nn.Parameter(torch.randn(B, *shape, dtype=torch.float64)) for shape in shapes]
+    params = array_parameters(*(torch.randn(B, *shape, dtype=torch.float64) for shape in shapes))
     alone = [[torch.nn.Parameter(p[b].detach().clone()) for p in params] for b in range(B)]
     optimizer = kind(params, **kwargs)
     others = [kind.torch_class(own, **arguments_of(kwargs, b)) for b, own in enumerate(alone)]
@@ -425,10 +426,10 @@ def first_of(value, B):
 @pytest.mark.parametrize("case", CASES)
 def test_bits_depend_on_neither_b_nor_the_slot(case):
     kind, arguments = CASES[case]
-    params = [torch.nn.Parameter(torch.randn(3, *shape)) for shape in ((5, 7), (33,), ())]
-    alone = torch.nn.ParameterList([p[2:3].detach().clone() for p in params])
+    params = array_parameters(*(torch.randn(3, *shape) for shape in ((5, 7), (33,), ())))
+    alone = array_parameters(*(p[2:3].detach().clone() for p in params))
     optimizer = kind(params, **arguments)
-    own = kind(alone.parameters(), **arguments_of(arguments, 2))
+    own = kind(alone, **arguments_of(arguments, 2))
     for _ in range(4):
         for p, q in zip(params, alone, strict=True):
             p.grad = torch.randn_like(p)
@@ -440,7 +441,7 @@ def test_bits_depend_on_neither_b_nor_the_slot(case):
 
 
 def test_refuses_what_it_cannot_do():
-    parameter = torch.nn.Parameter(torch.ones(2, 3))
+    (parameter,) = array_parameters(torch.ones(2, 3))
     with pytest.raises(InvalidArgument, match="not differentiable"):
         optim.SGD([parameter], differentiable=True)
     with pytest.raises(TypeError, match="no argument 'lrr'"):

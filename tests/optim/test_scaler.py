@@ -4,13 +4,14 @@ import io
 import pytest
 import torch
 
+from array_parameters import array_parameters
 from dnnsuite import StepRunner, fuse, optim
 from dnnsuite.errors import InvalidArgument, Unavailable
 from helpers import make_models
 
 
 def make(B=3, **options):
-    parameter = torch.nn.Parameter(torch.randn(B, 4))
+    (parameter,) = array_parameters(torch.randn(B, 4))
     options = {"init_scale": 8.0, "growth_interval": 2} | options
     return parameter, optim.Adam([parameter], lr=0.1), optim.GradScaler("cpu", B=B, **options)
 
@@ -32,7 +33,7 @@ def train(parameter, optimizer, scaler, bad=(), unscale=False):
 @pytest.mark.parametrize("unscale", [False, True])
 def test_an_overflow_is_the_models_own(unscale):
     parameter, optimizer, scaler = make()
-    plain = torch.nn.Parameter(parameter.detach().clone())
+    (plain,) = array_parameters(parameter.detach().clone())
     reference = optim.Adam([plain], lr=0.1)
     for bad in ((), (1,), ()):
         train(parameter, optimizer, scaler, bad, unscale)
@@ -78,7 +79,7 @@ def test_gradients_are_as_without_scale_when_unscaled():
 
 
 def test_frozen_models_keep_their_scale_and_clipping_is_of_unscaled_gradients():
-    parameter = torch.nn.Parameter(torch.ones(2, 4))
+    (parameter,) = array_parameters(torch.ones(2, 4))
     optimizer = optim.SGD([parameter], lr=1.0, max_grad_norm=0.5)
     scaler = optim.GradScaler("cpu", init_scale=8.0, growth_interval=1, B=2)
     optimizer.freeze(0)
@@ -94,7 +95,7 @@ def test_a_part_shares_the_scales():
     part = scaler.narrow(1, 2)
     scaled = part.scale(torch.ones(2))
     assert scaled.tolist() == [8.0, 8.0]
-    own = torch.nn.Parameter(parameter.detach()[1:])
+    (own,) = array_parameters(parameter.detach()[1:])
     own.grad = torch.tensor([[1.0] * 4, [torch.nan] * 4])
     part.step(optim.SGD([own]))
     part.update()

@@ -6,12 +6,13 @@ import copy
 import pytest
 import torch
 
+from array_parameters import array_parameters
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
 
 
 def made():
-    parameter = torch.nn.Parameter(torch.zeros(2, 3))
+    (parameter,) = array_parameters(torch.zeros(2, 3))
     optimizer = optim.Adam([parameter], lr=0.1, B=2)
     parameter.grad = torch.ones(2, 3)
     optimizer.step()
@@ -71,7 +72,7 @@ def test_a_copy_is_a_plain_dictionary():
 
 
 def test_a_whole_row_becomes_one_value_per_model():
-    parameter = torch.nn.Parameter(torch.ones(3, 2))
+    (parameter,) = array_parameters(torch.ones(3, 2))
     optimizer = optim.Adam([parameter], lr=0.1)
     optimizer.state[parameter] = {"step": 3}
     assert torch.equal(optimizer.state[parameter]["step"], torch.full((3,), 3.0, dtype=torch.float64))

@@ -175,7 +175,7 @@ def test_nothing_outlives_a_killed_supervisor(backend: str) -> None:
     ) as supervisor:
         assert supervisor.stdout is not None
         name = supervisor.stdout.readline().strip()
-        from dnnsuite.pin._processes import of_run
+        from dnnsuite.pin._groups import of_run
 
         assert len(of_run(name)) == 3
         supervisor.kill()

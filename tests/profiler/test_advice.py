@@ -2,11 +2,14 @@
 """Rules of advice: each fires on the figures it is for, says them, and not on others."""
 
 import dataclasses
+import os
 
 import pytest
 
-from dnnsuite.profiler._advice import Facts, advise
+from dnnsuite import profiler
+from dnnsuite.profiler._advice import Facts, advise, cpu_busy_pct, displaced_pct, facts
 from dnnsuite.profiler.phases import OptimizerSeen
+from profiler_loops import Operators, loop
 
 CASES = [
     ("data-wait", Facts({"data wait": 40.0}, loader_workers=0), "40 %", "num_workers=2"),
@@ -87,3 +90,28 @@ def test_doubts_come_after_what_there_is_to_do_and_are_never_cut():
     rules = [advice.rule for advice in advise(Facts(shares, overhead_pct=90.0))]
     assert len(rules) == 5
     assert rules[-1] == "perturbed"
+
+
+def test_facts_of_a_loop():
+    with profiler.profile(instruments=[Operators()], about={"precision": "fp32", "B": 4}) as p:
+        loop(p, 3)
+    found = facts(p.data)
+    assert found.shares == dict(zip(p.breakdown["class"], p.breakdown["share_pct"], strict=True))
+    assert (found.ops_per_step, found.mean_op_us) == pytest.approx((3, 500))
+    assert (found.precision, found.models, found.on_gpu) == ("fp32", 4, False)
+    assert found.overhead_pct is None
+    assert found.cpus == len(os.sched_getaffinity(0))
+
+
+def test_a_loop_that_computes_in_one_thread_keeps_at_most_its_cpus_busy():
+    with profiler.profile() as p:
+        loop(p, 3, 20_000_000)
+    assert 0 < cpu_busy_pct(p.data) <= 101
+    assert 0 <= displaced_pct(p.data) <= 101
+
+
+def test_of_nothing_there_is_no_figure():
+    with profiler.profile(schedule=profiler.schedule(start_iteration=9)) as p:
+        pass
+    assert cpu_busy_pct(p.data) is None
+    assert displaced_pct(p.data) is None

@@ -93,7 +93,7 @@ def test_only_the_gpus_of_a_run_are_written(tmp_path: Path) -> None:
 
 def test_a_source_that_was_asked_for_has_to_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InvalidArgument, match="--monitor sar; accepted: auto, nvml, dcgm, none"):
+    with pytest.raises(InvalidArgument, match="--monitor 'sar'; accepted: auto, nvml, dcgm, none"):
         check_monitor("sar")
     assert check_monitor("auto") == "auto"
     monkeypatch.setitem(sys.modules, "pynvml", None)

@@ -8,8 +8,10 @@ import warnings
 import pytest
 import torch
 
+from dnnsuite import profiler, timing
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler.phases import PHASE_COLUMNS, PhasesInstrument
+from profiler_loops import loop
 
 
 @pytest.fixture
@@ -178,3 +180,31 @@ def test_without_torch_there_is_nothing_to_see(monkeypatch):
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(Unavailable, match="has not imported torch"):
         PhasesInstrument().open()
+
+
+def test_spans_of_observed_steps_are_a_table():
+    spans = timing.Spans(capacity=100)
+    mine = spans.span("mine")
+
+    class Stepping:
+        def step(self):
+            with mine:
+                pass
+            p.step()
+
+    with profiler.profile(
+        schedule=profiler.schedule(wait=2, active=3), instruments=[profiler.SpansInstrument(spans)]
+    ) as p:
+        loop(Stepping(), 5, 0)
+    assert list(p.spans["name"]) == ["mine"] * 3
+    assert set(profiler.definitions(p.spans)) == set(p.spans.columns)
+    assert len(spans) == 5
+
+
+def test_spans_that_were_dropped_are_a_note():
+    spans = timing.Spans(capacity=1)
+    with profiler.profile(instruments=[profiler.SpansInstrument(spans)]) as p:
+        for _ in range(3):
+            with spans.span("mine"):
+                pass
+    assert any("2 spans were dropped" in note for note in p.notes)

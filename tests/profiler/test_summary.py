@@ -45,7 +45,7 @@ def test_the_rate_is_that_of_quiet_steps_where_there_are_any():
 
 def test_what_was_not_to_be_had_is_said():
     p = observe(2)
-    p.absent.append(profiler.catalogue.Absent("nvml", "no NVIDIA driver", "install one"))
+    p.absent.append(profiler.instrument.Absent("nvml", "no NVIDIA driver", "install one"))
     assert "nvml         unavailable: no NVIDIA driver; install one" in p.summary()
 
 

@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
+from dnnsuite import profiler
 from dnnsuite.errors import Error
 from dnnsuite.profiler import window
 from profiler.nvtx_tool import compile_tool, seen_by
+from profiler_loops import loop
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +166,16 @@ def test_the_commands_run_what_they_are_given():
     assert any("cudaProfilerApi" in line for line in lines.values())
     assert any("window@dnnsuite" in line for line in lines.values())
     assert any("--profile-from-start off" in line for line in lines.values())
+
+
+def test_the_tools_window_is_open_while_a_window_is():
+    seen = []
+
+    class Watching:
+        def step(self):
+            seen.append(window._opened is not None)
+            p.step()
+
+    with profiler.profile(schedule=profiler.schedule(wait=1, active=2, repeat=2)) as p:
+        loop(Watching(), 7, 0)
+    assert seen == [False, True, True, False, True, True, False]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
+
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiling.throughput_request import TBD_SIZES, Request
+from dnnsuite.profiling.throughput_request import TBD_SIZES, Request, parse_batch_sizes, refuse_twice
 
 
 @pytest.mark.parametrize(
@@ -10,7 +11,7 @@ from dnnsuite.profiling.throughput_request import TBD_SIZES, Request
     [
         ({"job": "toy_regg"}, "no job 'toy_regg' .*did you mean 'toy_reg'"),
         ({"batch_sizes": (2, 2)}, "--batch-sizes: 2,2 names one twice"),
-        ({"preset": "tiny"}, "--preset tiny: accepted: quick, full"),
+        ({"preset": "tiny"}, "--preset 'tiny'; accepted: quick, full"),
         ({"stop_iteration": 0}, "--stop-iteration 0: must be at least 1"),
         ({"start_iteration": 5}, "--start-iteration goes with --stop-iteration"),
         ({"stop_iteration": 5, "start_iteration": 5}, "--start-iteration 5: from 0 to 4"),
@@ -47,3 +48,21 @@ def test_options_are_those_of_the_job() -> None:
         Request("imagenet-resnet50").with_options(["widht=2"])
     with pytest.raises(InvalidArgument, match="'batch_size'"):
         Request("toy_reg").with_options(["batch_size=2"])
+
+
+def test_numbers_with_commas() -> None:
+    assert parse_batch_sizes("1,2, 4") == (1, 2, 4)
+    assert parse_batch_sizes(None) == ()
+
+
+@pytest.mark.parametrize("text", ["", "1,,2", "1.5", "0", "-1", "1 2"])
+def test_anything_else_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="--batch-sizes") as caught:
+        parse_batch_sizes(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_a_size_twice() -> None:
+    refuse_twice([1, 2])
+    with pytest.raises(InvalidArgument, match="1,2,1 names one twice"):
+        refuse_twice([1, 2, 1])

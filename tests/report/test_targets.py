@@ -77,7 +77,7 @@ def test_a_target_of_ones_own_keeps_its_conditions(tmp_path):
         ("bench,target\nvae,3\nreso,-1\n", "line 3: target '-1' of reso"),
         ("bench,target,perf_target\nvae,3,nan\n", "line 2: perf_target 'nan'"),
         ("bench,target\nvae,3\nreso,1\nvae,4\n", "line 4: vae stands in line 2 already"),
-        pytest.param("bench,target\nvae," + "9" * 200_000, "line 2: field larger than field limit", id="long"),
+        pytest.param("bench,target\nvae," + "9" * 200_000 + "\n", "line 2: field larger than field limit", id="long"),
     ],
 )
 def test_a_bad_file_is_named_with_its_line(tmp_path, text, message):

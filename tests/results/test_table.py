@@ -79,3 +79,45 @@ def _kept(read):
         return repr(float(read()))
     except Error:
         return "refused"
+
+
+def _lines(**changes):
+    rows = [Row(job="vae", run=f"r{i}", run_id=f"{i}", value=100.5 + i, **changes) for i in range(2)]
+    with tempfile.TemporaryDirectory() as folder:
+        save_csv(frame_of(rows), Path(folder, "t.csv"))
+        return Path(folder, "t.csv").read_text().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("left", [-1, -2, -40, -150, -330])
+def test_a_table_that_was_cut_is_no_shorter_table(tmp_path, left):
+    path = tmp_path / "t.csv"
+    path.write_text("".join(_lines())[:left])
+    with pytest.raises(Error, match=r"t\.csv: it ends in the middle of a line"):
+        read_csv(path)
+
+
+def test_a_row_counts_once_and_two_values_of_it_are_refused(tmp_path):
+    lines, path = _lines(), tmp_path / "t.csv"
+    path.write_text("\ufeff" + "".join([*lines, *lines[1:]]))  # the mark that some editors put first
+    assert list(read_csv(path)["value"]) == [100.5, 101.5]
+    path.write_text("".join([*lines, lines[1].replace("100.5", "999.5")]))
+    with pytest.raises(Error, match="line 4: two values of throughput of run r0"):
+        read_csv(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"B": 2.5}, {"copies": -1}, {"status": "OK"}, {"status": ""}, {"seconds": -1.0}, {"skipped_steps": 2.0},
+        {"weight": -1.0}, {"weight": math.inf}, {"threads": -3}, {"low": 500.0, "high": 1.0},
+    ],
+)  # fmt: skip
+def test_a_value_that_no_run_can_have_is_named_with_its_line(tmp_path, change):
+    path = tmp_path / "t.csv"
+    path.write_text("".join(_lines()))
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    for name, value in change.items():
+        table.loc[1, name] = str(value)
+    table.to_csv(path, index=False)
+    with pytest.raises(Error, match=f"line 3: .*{value}"):
+        read_csv(path)

@@ -19,7 +19,7 @@ from dnnsuite._files import TEMPORARY, OutputError
 from dnnsuite._runs.reading import read_run
 from dnnsuite.errors import Error, InvalidArgument, Unavailable
 from dnnsuite.pin import _partition, find
-from dnnsuite.pin._processes import of_run
+from dnnsuite.pin._groups import of_run
 from dnnsuite.pin.errors import CgroupReadOnly
 from dnnsuite.suites import SUITE_FILE, Finished, _runner
 

@@ -55,6 +55,8 @@ def test_several_jobs_are_a_suite_in_their_order() -> None:
         ("", "names no job"),
         ("job = 3", "names no job"),
         ("[[job]]\npreset = 'quick'", "job 1: a name is missing"),
+        ("[[job]]\nnam = 'gpt'", "job 1: unknown key 'nam' .did you mean 'name'"),
+        ("[[job]]\nname = 'gpt'\n[[job]]\nname = 'gpt'\nweight = 2", "job 2 is job 1 again: say it once"),
         ("[[job]]\nname = 'gpt'\nprset = 'quick'", "job 1: unknown key 'prset' .did you mean 'preset'"),
         ("jobs = []", "unknown key 'jobs'"),
         ("[[job]]\nname = 'gpt'\npreset = 'quikc'", "job 1: unknown preset 'quikc'"),

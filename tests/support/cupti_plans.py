@@ -12,7 +12,7 @@ import pytest
 
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler.counters import PRESETS, ROLES, catalogue, plan, resolve, select
-from dnnsuite.profiler.counters.presets import SAMPLED, SHARED
+from dnnsuite.profiler.counters.roles import SAMPLED, SHARED
 
 FOLDER = Path(__file__).parent.parent / "profiler/counters"
 

@@ -4,6 +4,7 @@
 import pytest
 import torch
 
+from array_parameters import array_parameters
 from dnnsuite import optim
 
 theirs = torch.optim.lr_scheduler
@@ -48,7 +49,7 @@ def make(module, kind, optimizer, arguments):
 
 
 def fused(kind="Adam", lr=LR, n=B):
-    params = [torch.nn.Parameter(torch.ones(n, 2))]
+    params = array_parameters(torch.ones(n, 2))
     return optim.SGD(params, lr=lr, momentum=0.9) if kind == "SGD" else optim.Adam(params, lr=lr)
 
 

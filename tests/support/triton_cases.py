@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Convolutions in Triton against torch's of float64, model by model: on a GPU, or here in Triton's interpreter.
 
-    TRITON_INTERPRET=1 python tests/support/triton_cases.py GROUP
+    TRITON_INTERPRET=1 python tests/support/triton_cases.py
 
 is how the interpreter runs: what imports Triton before the variable is set would not be interpreted.
 """
-
-import sys
 
 import torch
 from torch.nn import functional as F
@@ -178,20 +176,12 @@ def check_all(names, *dtypes):
             check(case, dtype)
 
 
-def check_others():
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    check_all(CASES, torch.float32)
+    check_all(("stem", "small groups", "1x1 strided"), torch.bfloat16, torch.float16)
     check_layouts()
     check_gradients_of_gradients()
     check_autocast()
     check_in_place()
-
-
-GROUPS = {
-    "float32": lambda: check_all(CASES, torch.float32),
-    "16 bits": lambda: check_all(("stem", "small groups", "1x1 strided"), torch.bfloat16, torch.float16),
-    "others": check_others,
-    "tiles": check_tiles,
-}
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    GROUPS[sys.argv[1]]()
+    check_tiles()

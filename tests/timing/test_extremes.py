@@ -24,7 +24,7 @@ def series(kind, value, count):
     return values
 
 
-@pytest.mark.parametrize("count", [1, 2, 19, 20, 60, 300])
+@pytest.mark.parametrize("count", [1, 19, 60])
 @pytest.mark.parametrize("value", [1e154, 1e160, 1e300, LARGEST, 5e-324, 1e-200, math.inf, math.nan])
 @pytest.mark.parametrize("kind", ["one", "every second", "all"])
 def test_every_estimate_of_such_a_series_is_one_or_none(kind, value, count):

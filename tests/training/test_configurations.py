@@ -130,5 +130,5 @@ def test_tbds_settings_ship_by_name():
 
 
 def test_a_configuration_given_as_a_file_is_told_where_to_stand():
-    with pytest.raises(InvalidArgument, match=r"bs256 cannot be read.*named by --config"):
+    with pytest.raises(InvalidArgument, match=r"bs256 cannot be read.*a configuration with --config"):
         configurations("bs256")

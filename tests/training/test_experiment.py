@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.training import Data, ProfileWindow, Settings, configuration, experiment_of, find_data
+from dnnsuite.training import Data, Experiment, ProfileWindow, Settings, configuration, experiment_of, find_data
 from dnnsuite.training.schedules import SteppedWarmup, tbd_tf2
 from tiny_training import Points, experiment
 
@@ -87,3 +87,23 @@ def test_what_a_resumed_run_must_share(data):
     assert odd(settings, replace(data, train=other.train)) == {"data"}
     assert odd(settings, replace(data, valid=other.valid)) == {"validation data"}
     assert odd(settings, data, schedule=tbd_tf2) == {"schedule"}
+
+
+FREE = {
+    "name", "epochs", "valid_batch_size", "cudnn_benchmark", "workers", "log_every", "checkpoint_every",
+    "save_checkpoints", "profile", "lines", "plan", "until", "shard",
+}  # fmt: skip
+OTHER = {
+    "model": torch.nn.Identity, "data": Data(Points(51), Points(11, seed=2), 4, "points", {}),
+    "optimizer": torch.optim.Adam, "schedule": tbd_tf2, "loss": torch.nn.functional.mse_loss,
+    "metrics": torch.nn.Identity(), "batch_size": 7, "precision": "bf16", "channels_last": True, "compile": True,
+    "set_to_none": False, "seed": 1, "drop_last": False, "most_steps": 3, "settings": {"k": 1}, "clip_norm": 0.5,
+    "after_step": torch.Tensor.clamp_,
+}  # fmt: skip
+
+
+def test_each_setting_is_one_that_decides_the_numbers_or_that_may_be_another():
+    assert FREE | OTHER.keys() == {field.name for field in fields(Experiment)}
+    first = experiment()
+    for name, value in OTHER.items():
+        assert replace(first, **{name: value}).whole_identity({}) != first.whole_identity({}), name

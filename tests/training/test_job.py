@@ -3,11 +3,14 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import torch
+from torch.nn import functional as F
 
 from dnnsuite import jobs, training
+from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training.configurations import is_job
 from dnnsuite.training.job import array_of_job, experiment_of_job
@@ -52,8 +55,7 @@ def test_losses_are_those_of_the_job(name: str, tmp_path: Path) -> None:
     ("name", "given", "words"),
     [
         ("dcgan", {}, "is not a workload with one loss"),
-        ("ppo", {}, "makes its batches with the model"),
-        ("reso", {"workers": 1}, "is measured on other tensors than those it trains on"),
+        ("cart", {}, "has no measure on held-out data"),
         ("gpt", {"lyers": 2}, "has no key 'lyers' .did you mean 'layers'"),
         ("gpt", {"layers": "two"}, "layers"),
         ("gpt", {"epochs": 0}, "epochs is 0: must be at least 1"),
@@ -129,6 +131,78 @@ def test_a_target_that_some_miss_has_no_mean(tmp_path: Path) -> None:
     assert [row["epoch"] for row in found.history] == [1, 1, 2, 2, 3, 3]
     assert found.record.details["until"]["reached"] == []
     assert not [each for each in found.record.metrics if each.name.endswith("to target")]
+
+
+def bandit(**changes: Any) -> str:
+    """Declare a job whose batches its model makes, trained by two classes of optimizers, and return its name."""
+
+    class Pulls:
+        record: ClassVar[dict[str, str]] = {"source": "drawn"}
+        sizes: ClassVar[dict[str, int]] = {}
+
+        def __init__(self, config: Any, options: Any) -> None:
+            self._generator = torch.Generator().manual_seed(config.data_seed)
+
+        def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
+            x = torch.randn(16, 3, generator=self._generator)
+            with torch.no_grad():
+                arms = torch.multinomial(model(x).softmax(-1), 1, generator=self._generator)
+            return x, arms, (arms[:, 0] == x.argmax(-1)).float() - 0.3
+
+    def held(config: Any, options: Any) -> ArrayBatches:
+        return ArrayBatches(torch.randn(256, 3, generator=torch.Generator().manual_seed(1)), batch_size=256)
+
+    def loss(model: Any, x: torch.Tensor, arms: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
+        return -(model(x).log_softmax(-1).gather(1, arms)[:, 0] * gain).mean()
+
+    def model(options: Any, hyper: Any) -> torch.nn.Module:
+        return torch.nn.Linear(3, 3)
+
+    def right(model: Any, x: torch.Tensor) -> torch.Tensor:
+        return (model(x).argmax(-1) == x.argmax(-1)).float().mean()
+
+    groups = [
+        jobs.Group(lambda name, p: name == "weight", jobs.Made("Adam", {"lr": 0.05})),
+        jobs.Group(lambda name, p: True, jobs.Made("SGD", {"lr": 0.05})),
+    ]
+    values: dict[str, Any] = {
+        "name": "two_ways", "description": "a bandit", "unit": "pulls", "model": model, "data": Pulls, "loss": loss,
+        "held_out": held, "metric": jobs.Metric("right", right, batches=1, target={"quick": 0.9}),
+        "optimizer": groups, "presets": {"default": jobs.Preset(4, 40, batch_size=16)},
+    }  # fmt: skip
+    return jobs.declare(jobs.Workload(**values | changes)).name
+
+
+def test_a_job_that_makes_its_batches_and_has_two_optimizers_reaches_its_target(tmp_path: Path) -> None:
+    name = bandit()
+    make = lambda kind: experiment_of_job(name, "quick", {}, kind, until="target")  # noqa: E731
+    found = training.run(make, tmp_path / "run", device="cpu", quiet=True)
+    assert found.record is not None
+    assert found.record.details["until"]["reached"] == [0]
+    assert found.history[-1]["right/valid"] >= 0.9
+    with pytest.raises(InvalidArgument, match="trains by Adam and SGD, of which no array is made: add --B 1"):
+        array_of_job(name, "quick", {}, "cpu", 2)
+
+
+def test_rollouts_are_not_shared_by_an_array_of_seeds() -> None:
+    name = bandit(name="one_way", optimizer=jobs.Made("SGD", {"lr": 0.1}))
+    with pytest.raises(InvalidArgument, match=r"makes its batches with the model, .*: add --B 1"):
+        array_of_job(name, "quick", {}, "cpu", 2)
+
+
+def test_several_optimizers_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+    data = lambda config, options: ArrayBatches(torch.ones(64, 3), torch.ones(64, 3), batch_size=4)  # noqa: E731
+    loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
+    name = bandit(name="fitted", data=data, loss=loss, held_out=data, metric=jobs.Metric("error", loss, "less"))
+
+    def run(folder: str, epochs: int, resume: str = "never") -> list[float]:
+        keys = {"epochs": epochs, "iters_per_epoch": 3}
+        make = lambda kind: experiment_of_job(name, "quick", keys, kind)  # noqa: E731
+        found = training.run(make, tmp_path / folder, device="cpu", quiet=True, resume=resume)
+        return [row["loss/train"] for row in found.history]
+
+    run("resumed", 2)
+    assert run("resumed", 4, "auto") == run("whole", 4)
 
 
 def test_a_target_is_looked_at_about_twenty_times_over_the_same_steps() -> None:

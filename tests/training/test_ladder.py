@@ -9,7 +9,7 @@ from dnnsuite._runs.turns import Block, take_turns
 from dnnsuite._runs.turns_here import Here
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Data, Settings, find_data
-from dnnsuite.training.ladder import RUNGS, Rung, climb, save_ladder, table
+from dnnsuite.training.ladder import RUNGS, Rung, climb, of_configuration, of_job, save_ladder, table
 from dnnsuite.training.phases import PHASES
 from tiny_training import Points
 
@@ -27,7 +27,7 @@ def test_what_neighbours_disturbed_is_inconclusive_and_says_so(data, monkeypatch
         return Here(take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline))
 
     monkeypatch.setattr("dnnsuite.training.ladder.take_turns_here", busy)
-    rungs = climb(SETTINGS, data, rungs=("fp32", "+amp"), device="cpu", rounds=8, steps=1)
+    rungs = climb(of_configuration(SETTINGS, data), rungs=("fp32", "+amp"), device="cpu", rounds=8, steps=1)
     assert rungs[1].verdict == "inconclusive"
     assert "others, in 8 of 8 rounds" in table(rungs)
 
@@ -40,7 +40,12 @@ def data():
 def test_every_rung_is_measured_in_turns_and_compared_with_the_one_below(data, tmp_path):
     told = []
     rungs = climb(
-        SETTINGS, data, rungs=("fp32", "+amp", "+nhwc", "+extra"), device="cpu", rounds=8, steps=1, tell=told.append
+        of_configuration(SETTINGS, data),
+        rungs=("fp32", "+amp", "+nhwc", "+extra"),
+        device="cpu",
+        rounds=8,
+        steps=1,
+        tell=told.append,
     )
     assert [rung.status for rung in rungs] == ["ok"] * 4
     assert math.isnan(rungs[0].ratio)
@@ -60,13 +65,22 @@ def test_every_rung_is_measured_in_turns_and_compared_with_the_one_below(data, t
     assert float(rows[3]["optimizer.step ms"]) == rungs[3].phases_ms["optimizer.step"]
 
 
+@pytest.mark.parametrize("name", ["vit", "ppo"])  # pictures; batches that the model makes
+def test_a_job_has_rungs_too(name):
+    tiny = {"vit": {"layers": 1, "width": 16, "heads": 2, "patch": 16}, "ppo": {"width": 8, "moves": 16}}
+    made_by = of_job(name, "quick", {**tiny[name], "batch_size": 4}, "synthetic", None)
+    rungs = climb(made_by, rungs=("fp32", "+nhwc", "+extra"), device="cpu", rounds=8, steps=1)
+    assert [(rung.status, rung.rate > 0) for rung in rungs] == [("ok", True)] * 3
+    assert "samples/s" in table(rungs, "samples/s")
+
+
 def test_a_compiler_that_fails_is_a_row(data, monkeypatch, tmp_path):
     def broken(self, *args, **kwargs):
         raise RuntimeError('no compiler "g++" here\nand much more')
 
     monkeypatch.setattr(torch.nn.Module, "compile", broken)
     benchmark = torch.backends.cudnn.benchmark
-    rungs = climb(SETTINGS, data, rungs=("fp32", "+compile"), device="cpu", rounds=8, steps=1)
+    rungs = climb(of_configuration(SETTINGS, data), rungs=("fp32", "+compile"), device="cpu", rounds=8, steps=1)
     assert [rung.status for rung in rungs] == ["ok", 'crash: no compiler "g++" here']
     assert math.isnan(rungs[1].rate)
     assert "no compiler" in table(rungs)
@@ -86,12 +100,12 @@ def test_a_compiler_that_fails_is_a_row(data, monkeypatch, tmp_path):
 )
 def test_what_cannot_be_climbed(data, changes, words):
     with pytest.raises(InvalidArgument, match=words):
-        climb(SETTINGS, data, device="cpu", **changes)
+        climb(of_configuration(SETTINGS, data), device="cpu", **changes)
 
 
 def test_data_that_a_loader_would_have_to_read():
     with pytest.raises(InvalidArgument, match="points is not in memory"):
-        climb(SETTINGS, Data(Points(8), Points(8), 4, "points", {}), device="cpu")
+        of_configuration(SETTINGS, Data(Points(8), Points(8), 4, "points", {}))
 
 
 def test_the_rungs_are_the_tutorials():

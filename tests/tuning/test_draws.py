@@ -31,8 +31,7 @@ def drawing(draw):
     return loss
 
 
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
-def test_a_sweep_that_draws_is_the_same_in_every_mode_and_resumed(tmp_path, draw):
+def test_a_sweep_that_draws_is_the_same_in_every_mode_and_resumed(tmp_path):
     left = [4]
 
     def stop(event):
@@ -40,7 +39,7 @@ def test_a_sweep_that_draws_is_the_same_in_every_mode_and_resumed(tmp_path, draw
         if not left[0]:
             raise Stop
 
-    options = {"loss": drawing(draw), "epochs": 2, "threads": 1}
+    options = {"loss": drawing(DRAWS["all"]), "epochs": 2, "threads": 1}
     whole = run(False, "random", **options)
     np.random.rand()
     random.random()

@@ -82,7 +82,7 @@ def test_a_kill_at_any_write_of_a_sweep_that_saves_all_the_time(tmp_path, monkey
     monkeypatch.setattr(place, "Engine", functools.partial(Engine, save_every_s=0.0))
     whole = run(False, name, **OPTIONS)
     writes = in_child(lambda: run(tmp_path / "counted", name, **OPTIONS))
-    for number in range(2, writes + 1, max(1, writes // 3)):
+    for number in range(2, writes + 1, max(1, writes // 2)):
         out = tmp_path / str(number)
         assert in_child(lambda out=out: run(out, name, **OPTIONS), number) is None
         sweep = run(out, name, resume=(out / "sweep.json").is_file(), **OPTIONS)

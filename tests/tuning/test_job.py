@@ -4,6 +4,8 @@
 import pytest
 import torch
 
+from dnnsuite import jobs, sweep
+from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning.job import JobSweep
 from dnnsuite.tuning.jobs_space import HFHT, read_space, space_of
@@ -56,6 +58,8 @@ def test_the_spaces_that_ship(tmp_path):
     assert set(space_of(bert.workload, "quick", 0)[0]) == set(bert.workload.hyper)
     (tmp_path / "space.yaml").write_text("lr: {loguniform: [1e-4, 1e-2]}\nbatch_size: [8, 16]\n")
     assert set(read_space(tmp_path / "space.yaml")) == {"lr", "batch_size"}
+    (tmp_path / "list.yaml").write_text("- {lr: 1e-3, name: 1e-3x}\n- {lr: 2E+1}\n- {lr: 0.1}\n")
+    assert read_space(tmp_path / "list.yaml") == [{"lr": 0.001, "name": "1e-3x"}, {"lr": 20.0}, {"lr": 0.1}]
     (tmp_path / "empty.json").write_text("{}")
     with pytest.raises(InvalidArgument, match="is empty"):
         read_space(tmp_path / "empty.json")
@@ -64,8 +68,32 @@ def test_the_spaces_that_ship(tmp_path):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [("dcgan", {}, "trains discriminator and generator in turn"), ("bert", {"nlayer": 2}, "did you mean 'nlayers'"),
-     ("brt", {}, "did you mean 'bert'")],
+     ("dit", {}, "changes a model after each step, which tune does not do"), ("brt", {}, "did you mean 'bert'")],
 )  # fmt: skip
 def test_jobs_that_cannot_be_tuned(name, options, message):
     with pytest.raises(InvalidArgument, match=message):
         JobSweep(name, "quick", "cpu", options)
+
+
+def test_a_trial_is_trained_as_the_job_is():
+    """With the schedule by steps, and gradients clipped at the job's norm; the measure is on other tensors."""
+    x = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))
+    loss = lambda model, x, y: (model(x) - y).square().mean()  # noqa: E731
+    kind = jobs.declare(jobs.Workload(
+        name="tuned_by_steps", description="a sum", unit="rows", model=lambda options, hyper: torch.nn.Linear(3, 1),
+        data=lambda config, options: ArrayBatches(x, x.sum(1, keepdim=True), batch_size=config.batch_size), loss=loss,
+        held_out=lambda config, options: ArrayBatches(x, batch_size=64),
+        metric=jobs.Metric("error", lambda model, x: (model(x)[:, 0] - x.sum(1)).square().mean(), "less", batches=1),
+        optimizer=jobs.Made("SGD", {"lr": "lr"}), hyper={"lr": 0.3}, rate=jobs.Rate(0.4, 0.6), clip_norm=0.5,
+        presets={"default": jobs.Preset(2, 3, batch_size=8)},
+    ))  # fmt: skip
+    job = kind(jobs.JobConfig(batch_size=8, steps=6))
+    job.setup()
+    for _ in range(6):
+        job.step()
+    found = JobSweep("tuned_by_steps", "default", "cpu", {})
+    swept = sweep(
+        space=[{"lr": 0.3}], metric=found.metric, goal=found.goal, epochs=2, out=False, quiet=True, mode="serial",
+        **found.arguments(2),
+    )  # fmt: skip
+    assert swept.best_value == pytest.approx(job.metrics()["error"], rel=1e-4)

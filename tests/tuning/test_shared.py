@@ -124,8 +124,8 @@ def postgres(tmp_path):
         shutil.rmtree(data)
 
 
-def kill_some_of(out, share, search, processes=12, kills=4):
-    """Do a search by a dozen processes, some of which are killed at random and replaced; return what was told."""
+def kill_some_of(out, share, search, processes=4, kills=3):
+    """Do a search by several processes, some of which are killed at random and replaced; return what was told."""
     draw = random.Random(0)
     going = [start(out, share=share, **search) for _ in range(processes)]
     for _ in range(kills):
@@ -148,15 +148,15 @@ def kill_some_of(out, share, search, processes=12, kills=4):
 
 
 @pytest.mark.parametrize("storage", ["file", "PostgreSQL"])
-def test_a_dozen_processes_tell_each_epoch_once_and_lose_none(tmp_path, storage, request):
+def test_several_processes_tell_each_epoch_once_and_lose_none(tmp_path, storage, request):
     share = True if storage == "file" else request.getfixturevalue("postgres")
-    out, search = tmp_path / "out", {"name": "random", "algorithm": Random(36), "width": 3}
+    out, search = tmp_path / "out", {"name": "random", "algorithm": Random(15), "width": 3}
     told = kill_some_of(out, share, search)
     whole = run(False, **search)
-    assert set(told) == {(trial, f"epoch {epoch}") for trial in range(36) for epoch in (1, 2, 3)}
+    assert set(told) == {(trial, f"epoch {epoch}") for trial in range(15) for epoch in (1, 2, 3)}
     assert set(told.values()) == {1}
     assert run(out, share=share, **search).history.equals(whole.history)
-    assert len(results.load(out)) == 36
+    assert len(results.load(out)) == 15
 
 
 def test_what_cannot_be_shared_is_refused(tmp_path):

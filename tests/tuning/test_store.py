@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A sweep on disk: what is kept, killed at any moment, continued, and refused. `DNNSUITE_KILLS=100` for every write."""
 
+import json
+import math
 import multiprocessing
 import os
 import signal
@@ -13,11 +15,11 @@ import torch
 import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import Choice
+from dnnsuite.tuning import Choice, Random
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
 
-KILLS = int(os.environ.get("DNNSUITE_KILLS", "4"))
+KILLS = int(os.environ.get("DNNSUITE_KILLS", "2"))
 
 
 class Stop(Exception):
@@ -215,3 +217,41 @@ def test_killed_between_a_state_and_the_record_that_tells_of_it(tmp_path, name):
     sweep = run(out, name, resume=True)
     assert sweep.history.equals(whole.history)
     assert not [path.name for path in out.glob("runs/*/*") if path.name != "run.json"]
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda details: details["history"][0].update(loss=0.0),
+        lambda details: details["history"][0].update(loss=math.nan),
+        lambda details: details["history"][0].pop("loss"),
+        lambda details: details["history"].append(details["history"][0]),
+        lambda details: details.update(status="done"),
+        lambda details: details.update(trial=1),
+    ],
+)
+def test_a_trial_of_which_the_record_was_edited_trains_again(tmp_path, edit):
+    with pytest.raises(Stop):
+        run(tmp_path / "out", "random", [After(9)])
+    path = tmp_path / "out" / "runs" / "trial-00000" / "run.json"
+    record = json.loads(path.read_text())
+    edit(record["details"])
+    path.write_text(json.dumps(record))
+    assert run(tmp_path / "out", "random", resume=True).history.equals(undisturbed("random").history)
+
+
+class Mine(Random):
+    """A search of a user's own."""
+
+    order = 1
+
+    def next(self):
+        return super().next() if self.order else None
+
+
+def test_a_search_of_a_users_own_is_compared_by_its_code(tmp_path, monkeypatch):
+    with pytest.raises(Stop):
+        run(tmp_path / "out", callbacks=[After(2)], algorithm=Mine(3))
+    monkeypatch.setattr(Mine, "order", 2)
+    with pytest.raises(InvalidArgument, match="search is class"):
+        run(tmp_path / "out", resume=True, algorithm=Mine(3))

@@ -103,7 +103,7 @@ def test_what_is_given_wins() -> None:
         ({"concurrent_dry_run_repeats": 0}, "--concurrent-dry-run-repeats 0: must be at least 1"),
         ({"options": ["depth"]}, "--option depth: expected NAME=VALUE"),
         ({"threads": 0}, "--threads 0"),
-        ({"monitor": "sar"}, "--monitor sar; accepted: auto, nvml, dcgm, none"),
+        ({"monitor": "sar"}, "--monitor 'sar'; accepted: auto, nvml, dcgm, none"),
         ({"dataroot": "/no/such/folder"}, "--dataroot /no/such/folder: no such directory"),
         ({"plugins": ["nowhere_at_all"]}, "--plugin nowhere_at_all"),
     ],

@@ -106,7 +106,7 @@ class Divergence:
                         "they run together: keep it in an attribute of a module of your own, or train by hand"
                     ) from None
         held.update(changed)
-        if "extra_attributes" in held:
+        if changed and "extra_attributes" in held:  # another dictionary tells a runner to divide the array anew
             held["extra_attributes"] = {**held["extra_attributes"], **changed}
         return bool(changed)
 

@@ -24,7 +24,11 @@ __all__ = ["fuse", "unfuse", "width"]
 
 
 def fuse(
-    models: Sequence[torch.nn.Module], *, seeds: Sequence[int] | None = None, unfused: Unfused = (), share: str = "same"
+    models: Sequence[torch.nn.Module],
+    *more: torch.nn.Module,
+    seeds: Sequence[int] | None = None,
+    unfused: Unfused = (),
+    share: str = "same",
 ) -> Array:
     """Make an array of `models`: one module that computes what each model would, on inputs and outputs `[B, ...]`.
 
@@ -42,6 +46,7 @@ def fuse(
 
     Args:
         models: B modules; model i is slot i of the array.
+        more: none: `fuse(a, b)` is refused with the line to write, `fuse([a, b])`.
         seeds: starts of each model's random streams (`dnnsuite.nn.seed`); by default drawn from torch's generator.
         unfused: parts to run model by model although they could be fused: names of modules (`"fc"`, `"layer1.0"`, or
             patterns of `fnmatch` like `"blocks.*"`), or a function of a module's name and the module that returns True
@@ -70,6 +75,8 @@ def fuse(
     >>> y.shape, torch.allclose(y[1], models[1](x), atol=1e-6)
     (torch.Size([3, 5, 4]), True)
     """
+    if more:
+        raise InvalidArgument("fuse takes the models in one list: dnnsuite.fuse([a, b]), not dnnsuite.fuse(a, b)")
     if share not in ("same", "equal"):
         raise InvalidArgument(f"share is 'same' or 'equal', got {share!r}")
     if isinstance(models, torch.nn.Module) and not isinstance(models, torch.nn.ModuleList):

@@ -45,7 +45,7 @@ class PlanFolder:
     def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
         self.runs = root / runs  # folder of the finished runs
-        self._is_old = bool(state)
+        self._is_old, self._has_id = bool(state), not state or "id" in state  # an earlier version gave none
         state.setdefault("id", new_id())
 
     @classmethod
@@ -107,17 +107,22 @@ class PlanFolder:
         Raises:
             OutputError: a link has its name: what a run replaces lies in the plan's own directory.
         """
-        if (self.runs / name).is_symlink():
+        if os.path.islink(f"{self.runs}/{name}"):
             raise OutputError(f"{self.runs / name} is a link, and a run is to be written there: remove it")
-        return self.scratch(str(self.runs.relative_to(self.root)), temporary_name(name))
+        path = self.runs / temporary_name(name)
+        try:
+            os.mkdir(path)  # a sweep makes thousands: the rest is for what stands in the way
+        except OSError:
+            return self.scratch(str(path.relative_to(self.root)))
+        return path
 
     def finish_run(self, temporary: Path, run: RunRecord) -> Path:
         """Write `run.json` and give the directory its name, in place of an older run's."""
-        final = temporary.with_name(final_name(temporary.name))
-        text = _text_of(run)
+        final = self.runs / final_name(temporary.name)
+        data = _text_of(run).encode()
         try:
-            with open(temporary / RUN_FILE, "w", encoding="utf-8") as file:  # nobody reads it under this name
-                file.write(text)
+            with open(f"{temporary}/{RUN_FILE}", "wb") as file:  # nobody reads it under this name
+                file.write(data)
             try:
                 os.rename(temporary, final)
             except OSError as error:
@@ -142,8 +147,13 @@ class PlanFolder:
             self.save()
 
     def finished(self) -> tuple[list[ReadRun], list[str]]:
-        """Return (finished runs, oldest name first; a sentence for each that is damaged and left out)."""
-        return read_runs(self.runs)
+        """Return (finished runs, oldest name first; a sentence for each damaged or foreign one, which is left out)."""
+        runs, problems = read_runs(self.runs)
+        strange = [run for run in runs if self._has_id and run.record.plan_id != self.id]
+        problems += [
+            f"skipped: {run.directory} is a run of another plan than {self.root / self.file}" for run in strange
+        ]
+        return [run for run in runs if run not in strange], problems
 
 
 def write_run(directory: Path, run: RunRecord) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import regular, write_text
+from .._files import whole_lines, write_text
 from ..errors import Error, reason
 from .rates import Steps
 from .record import Samples
@@ -46,7 +46,7 @@ def read_steps(path: Path) -> Steps:
         Error: it is missing or damaged; the message names it.
     """
     try:
-        header, *rows = regular(path).read_text(encoding="utf-8").splitlines() or [""]
+        header, *rows = whole_lines(path).read_text(encoding="utf-8").splitlines() or [""]
         if not rows:
             raise ValueError("no samples in it")
         names = header.split(",")

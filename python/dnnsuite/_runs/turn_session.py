@@ -19,7 +19,7 @@ from .turns import Block, Goal, Known, Rounds, take_turns
 
 Key = TypeVar("Key", bound=Hashable)
 
-BLOCK_S = 0.25  # of a turn, or one step where that is longer
+BLOCK_S = 0.06  # of a turn, or one step where that is longer
 # What neighbours change of a ratio, though not of a core's time: they have a part of the caches and of the memory.
 BESIDE_NEIGHBOURS = 0.08
 _ASLEEP = 0.1  # share of its time that a worker sleeps, from which on CPU time is not its time
@@ -84,6 +84,8 @@ class Session(Generic[Key]):
     turns: dict[Key, dict[int, Turn]] = field(default_factory=dict)  # by round
     unsettled: set[Key] = field(default_factory=set)  # ways that went on without having found it
     _settled: set[Key] = field(default_factory=set)
+    _used_s: float = 0.0  # CPU time of the workers so far
+    _counts_wall: bool = False  # a block since the last judgement counts by time, which neighbours lengthen
 
     def __post_init__(self) -> None:
         self.goal = goal_on(self.cores, self.goal)
@@ -116,11 +118,17 @@ class Session(Generic[Key]):
             return
         goal = replace(self.goal, rounds=rounds, budget_s=budget_s or self.goal.budget_s)
         ways = {key: self._way(key, order) for key in running}
-        take_turns(ways, goal, self.baseline, seed=self.seed, into=self.rounds, tell=tell)
+        take_turns(ways, goal, self.baseline, seed=self.seed, into=self.rounds, watch=self._begin, tell=tell)
+
+    def _begin(self) -> Callable[[], str]:
+        before, own_s, self._counts_wall = self._watch.read(), self._own_s(), False
+        return lambda: self._watch.disturbed(before, self._own_s() - own_s) if self._counts_wall else ""
+
+    def _own_s(self) -> float:
+        return time.process_time() + self._used_s
 
     def _way(self, key: Key, order: Callable[[int], Mapping[str, Any]]) -> Callable[[int], Block | None]:
         def block(number: int) -> Block | None:
-            before, own_s = self._watch.read(), time.process_time()
             answers = self.workers.turn(key, {"do": "block", "epoch": number, **order(number)})
             if answers is None:
                 return None
@@ -131,8 +139,9 @@ class Session(Generic[Key]):
             by_cpu_time = self.cores.by_cpu_time and works
             turn = Turn(replicas, sum(each["cpu_s"] for each in answers), by_cpu_time)
             self.turns.setdefault(key, {})[number] = turn
-            used_s = time.process_time() - own_s + sum(each["own_s"] for each in answers)
-            return Block(turn.rate(), "" if by_cpu_time else self._watch.disturbed(before, used_s))
+            self._used_s += sum(each["own_s"] for each in answers)
+            self._counts_wall |= not by_cpu_time
+            return Block(turn.rate())
 
         return block
 

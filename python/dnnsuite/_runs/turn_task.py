@@ -4,7 +4,7 @@
 Orders are plain values, for they go through a socket:
 
 * `{"do": "settle"}`: train until steps run as all further ones will, which an array's first steps try out;
-* `{"do": "block", "epoch": 3, "seconds": 0.25}` or `"steps": 4` instead of seconds: train and answer with the times;
+* `{"do": "block", "epoch": 3, "seconds": 0.06}` or `"steps": 4` instead of seconds: train and answer with the times;
   with `"ends": true` the epoch is over then;
 * `{"do": "last", "disturbed": [3]}`: what is known of the blocks; whatever comes last is done.
 """
@@ -30,7 +30,7 @@ from .worker import Siblings
 # Steps and seconds until an array's steps are recorded and its shards chosen.
 LEAST_WARM_UP, _MOST_WARM_UP, _WARM_UP_S = 3, 2000, 30.0
 _MOST_STEPS = 1000  # of a block
-_LEAD_IN = 4  # steps of a block from which on one more precedes it, to warm the caches that others have used
+_LEAD_IN_S = 0.25  # of a step up to which one more precedes a block, to warm the caches that others have used
 
 
 class Trains(Protocol):
@@ -121,7 +121,7 @@ class TurnTaker:
         steps = order.get("steps")
         if steps is None:
             steps = max(1, min(_MOST_STEPS, round(order["seconds"] / max(self._step_s, 1e-6))))
-        if steps >= _LEAD_IN and order.get("steps") is None:
+        if self._step_s < _LEAD_IN_S and order.get("steps") is None:
             self.job.step()
             self.job.synchronize()
         clock, items = self.clock_of(steps), self.job.items_per_step

@@ -3,9 +3,11 @@
 
 A machine with neighbours changes its speed from second to second. Rates of runs that follow each other differ by what
 the machine did meanwhile; rates of blocks of one round hardly do. So in each round every way has one block, in a fresh
-random order, and a way's rate is divided by the baseline's of the same round. A block beside which others used the
-cores is left out, whatever its rate was: the choice does not look at the rate. Rounds are made until each ratio is
-known well enough, or the budget is spent.
+random order, and a way's rate is divided by the baseline's of the same round. Blocks are short: a host that switches
+between speeds within seconds changes the ratio of two blocks alike, however long they are, so that many short ones tell
+more than a few long ones. Blocks beside which others used the cores are left out, whatever their rates were: the choice
+does not look at the rates. The kernel counts in ticks, which are too coarse for a short block, so neighbouring blocks
+are judged together. Rounds are made until each ratio is known well enough, or the budget is spent.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ Key = TypeVar("Key", bound=Hashable)
 FEWEST_PAIRS = 8  # of undisturbed blocks, below which nothing is said of an interval
 _TRIMMED = 0.1  # of the values at each end: what the watch of the cores did not see
 _95_PERCENT = 0.95
+STRETCH_S = 0.25  # of neighbouring blocks, which are judged together
 # Times as many rounds as at the last look: an interval that is looked at in each is found too narrow.
 _LOOK_AGAIN = 1.25
 
@@ -219,6 +222,7 @@ def take_turns(
     seed: int = 0,
     into: Rounds[Key] | None = None,
     least: int = FEWEST_PAIRS,
+    watch: Callable[[], Callable[[], str]] = lambda: str,
     tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
 ) -> Rounds[Key]:
     """Give each way a block in every round, until the goal or the budget is reached.
@@ -232,6 +236,8 @@ def take_turns(
         seed: seed of the orders.
         into: rounds that were made already and are continued.
         least: rounds before the goal is looked at.
+        watch: called when a stretch of blocks begins; what it returns is called at the stretch's end, and says what
+            disturbed its blocks.
         tell: called after each round.
     """
     if baseline is not None and baseline not in ways:
@@ -242,12 +248,13 @@ def take_turns(
         made.blocks.setdefault(key, [None] * done)
     order, active = random.Random(f"{seed}/{done}"), set(ways)
     until_s, look_at = time.monotonic() + goal.budget_s, done + least
+    stretch = _Stretch(made, watch)
     while active - {baseline} or (baseline in active and len(ways) == 1):
         if goal.rounds is not None and done >= goal.rounds:
             break
         turn = sorted(active, key=lambda key: order.random())
         for key in turn:
-            if key in active and _failed(made, key, ways[key](done)):
+            if key in active and not stretch.block(key, ways[key], done):
                 active = set() if key == baseline else active - {key}
         done += 1
         for blocks in made.blocks.values():
@@ -257,15 +264,41 @@ def take_turns(
             break
         if goal.rounds is None and done >= look_at:
             look_at = math.ceil(_LOOK_AGAIN * done)
+            stretch.judge()
             settled: set[Key] = _settled(made, active)
             active -= settled
+    stretch.judge()
     return made
 
 
-def _failed(made: Rounds[Key], key: Key, block: Block | None) -> bool:
-    if block is not None:
-        made.blocks[key].append(block)
-    return block is None
+class _Stretch(Generic[Key]):
+    """Neighbouring blocks that are judged together: those since the last judgement."""
+
+    def __init__(self, made: Rounds[Key], watch: Callable[[], Callable[[], str]]) -> None:
+        self._made, self._watch = made, watch
+        self._begun_s, self._cause = 0.0, watch()
+        self._places: list[tuple[Key, int]] = []
+
+    def block(self, key: Key, way: Callable[[int], Block | None], number: int) -> bool:
+        """Make a block of a way and keep it; False if the way failed."""
+        if not self._places:
+            self._begun_s, self._cause = time.monotonic(), self._watch()
+        block, blocks = way(number), self._made.blocks[key]
+        if block is not None:
+            self._places.append((key, len(blocks)))
+            blocks.append(block)
+        if time.monotonic() - self._begun_s >= STRETCH_S:
+            self.judge()
+        return block is not None
+
+    def judge(self) -> None:
+        """Mark the blocks so far as disturbed, if they were."""
+        cause = self._cause() if self._places else ""
+        for key, place in self._places if cause else ():
+            block = self._made.blocks[key][place]
+            assert block is not None
+            self._made.blocks[key][place] = replace(block, disturbed=cause)
+        self._places.clear()
 
 
 def _settled(made: Rounds[Key], keys: set[Key]) -> set[Key]:

@@ -76,16 +76,14 @@ def take_turns_here(
         counts[key] = steps or _as_long_as(segment_s, partial(timed, way))
 
     def turn(key: Key) -> Callable[[int], Block]:
-        def block(number: int) -> Block:
-            before, own_s = watch.read(), _own_s()
-            seconds = timed(ways[key], counts[key])
-            disturbed = "" if by_cpu_time else watch.disturbed(before, _own_s() - own_s)
-            return Block(counts[key] / max(seconds, 1e-9), disturbed)
+        return lambda number: Block(counts[key] / max(timed(ways[key], counts[key]), 1e-9))
 
-        return block
+    def begin() -> Callable[[], str]:
+        before, own_s = watch.read(), _own_s()
+        return lambda: "" if by_cpu_time else watch.disturbed(before, _own_s() - own_s)
 
     turns = {key: turn(key) for key in ways}
-    return Here(take_turns(turns, goal_on(cores, goal), baseline, seed=seed, tell=tell), counts)
+    return Here(take_turns(turns, goal_on(cores, goal), baseline, seed=seed, watch=begin, tell=tell), counts)
 
 
 def _as_long_as(segment_s: float, timed: Callable[[int], float]) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .._torch import has_gradient_hook
+from .._under_way import cut_in
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import with_parts
@@ -177,7 +178,8 @@ class ShardPart:
             return _beside(losses.detach(), figures)
         total: torch.Tensor | None = None
         for index in range(parts):
-            losses, figures = self._checked(self._losses(array, _slice(batch, index, parts)))
+            with cut_in(parts) as wholes:
+                losses, figures = self._checked(self._losses(array, _slice(batch, index, parts, wholes)))
             losses = losses / parts
             self._scaled(losses).backward()
             own = _beside(losses.detach(), figures)
@@ -271,13 +273,16 @@ def of_all_parts(found: Sequence[torch.Tensor]) -> torch.Tensor:
     return torch.cat([*(one[:, :1] for one in wide), *(one[:, 1:] for one in wide)], 1)
 
 
-def _slice(batch: Any, index: int, parts: int) -> Any:
-    """Take part `index` of `parts` equal parts of the samples, dimension 1 of every tensor."""
+def _slice(batch: Any, index: int, parts: int, wholes: dict[int, torch.Tensor]) -> Any:
+    """Take part `index` of `parts` equal parts of the samples, dimension 1 of every tensor, which `wholes` gets by the
+    identity of its part."""
     if isinstance(batch, torch.Tensor):
         if batch.dim() < 2 or batch.size(1) % parts:
             raise InvalidArgument(
                 f"accumulate={parts} cuts dimension 1 of a batch in equal parts; a tensor of it is {list(batch.shape)}"
             )
         size = batch.size(1) // parts
-        return batch.narrow(1, index * size, size)
-    return with_parts(batch, lambda part: _slice(part, index, parts))
+        part = batch.narrow(1, index * size, size)
+        wholes[id(part)] = batch
+        return part
+    return with_parts(batch, lambda part: _slice(part, index, parts, wholes))

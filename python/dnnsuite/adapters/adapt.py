@@ -12,7 +12,7 @@ import torch
 from .._fuse.fusing import fuse
 from ..errors import InvalidArgument
 from .array import AdapterArray, as_adapter_array
-from .builder import AdapterBuilder, fill_lora, set_configs
+from .builder import AdapterBuilder, places, set_configs
 from .checks import check_alike
 
 
@@ -54,7 +54,7 @@ def adapt(
 
 def array_of(models: Sequence[Any], builder: AdapterBuilder, seeds: Sequence[int] | None) -> AdapterArray:
     """Make an array of models that `builder` made, with their configs."""
-    fill_lora(models)
+    places().fill(models)
     check_alike(models)
     own = [next(iter(model.peft_config.values())) for model in models]
     for model in models[1:]:

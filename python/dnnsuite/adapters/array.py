@@ -17,7 +17,7 @@ from .._fuse.array import Array
 from .._fuse.single_model import model_of
 from ..errors import InvalidArgument
 from ..nn.sharing import is_shared
-from .builder import AdapterBuilder, check_places, fill_lora, set_configs, strip_lora
+from .builder import AdapterBuilder, places, set_configs
 
 #: Methods of PEFT's that make something else of the one adapter of a model.
 _OF_ONE_MODEL = frozenset([
@@ -36,7 +36,7 @@ class AdapterArray(Array):
     _builder: AdapterBuilder | None
 
     def _finished(self, model: Any, index: int) -> Any:
-        strip_lora(model)
+        places().strip(model)
         (name,) = model.peft_config
         set_configs(model, {name: copy.deepcopy(self.configs[index])})
         return model
@@ -130,7 +130,7 @@ class AdapterArray(Array):
         fresh: dict[str, Any] | None = None,
     ) -> None:
         for model in models.values():
-            check_places(self._lora_layers(), model)
+            places().check(self._lora_layers(), model)
         with contextlib.ExitStack() as stack:
             new = {slot: stack.enter_context(_with_config_of(self, model)) for slot, model in models.items()}
             super()._select(slots, models, companions, fresh)
@@ -166,9 +166,9 @@ def _with_config_of(array: Any, model: Any) -> Iterator[Any]:
         )
     (own,) = known.values()
     try:
-        fill_lora([model], {path: layer.layers[0] for path, layer in array._lora_layers().items()})
+        places().fill([model], {path: layer.layers[0] for path, layer in array._lora_layers().items()})
         set_configs(model, copy.deepcopy(array._root.peft_config))
         yield copy.deepcopy(own)
     finally:
-        strip_lora(model)
+        places().strip(model)
         set_configs(model, known)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,25 +165,9 @@ def _trained(module: torch.nn.Module) -> list[bool]:
     return [parameter.requires_grad for parameter in module.parameters()]
 
 
-def fill_lora(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:
-    """Give all models LoRA layers where one of them has some, and at the places of `more`, layers by path."""
-    from .places import fill  # needs PEFT
-
-    fill(models, more)
-
-
-def check_places(layers: Mapping[str, Any], model: Any) -> None:
-    """Refuse a model with LoRA where an array's `layers` have no place for it."""
-    from .places import check
-
-    check(layers, model)
-
-
-def strip_lora(model: Any) -> None:
-    """Take LoRA layers of rank 0 out of a model of an array."""
-    from .places import strip
-
-    strip(model)
+def places() -> Any:
+    """Import what gives all models LoRA in the same places, which needs PEFT."""
+    return importlib.import_module(".places", __package__)
 
 
 def set_configs(model: Any, configs: dict[str, Any]) -> None:

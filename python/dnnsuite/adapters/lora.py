@@ -60,43 +60,51 @@ def lora_of_rows(layer: LoraLinear, result: torch.Tensor, x: torch.Tensor, token
         inputs = of_each_model(dropout, inputs, tokens)
     else:
         dropout.draw()  # which counts the call
-    update = _Update.apply(inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
+    added = result if result.dtype == inputs.dtype else result.new_zeros((), dtype=inputs.dtype).expand(result.shape)
+    found = _Updated.apply(added[0], inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
     if b.bias is not None:
         counts = torch.tensor(tokens, device=x.device)
-        update = update + (b.bias * layer.scale.unsqueeze(1)).repeat_interleave(counts, 0)
-    return (result + update).to(result.dtype)
+        found = found + (b.bias * layer.scale.unsqueeze(1)).repeat_interleave(counts, 0)
+    return found.unsqueeze(0) if added is result else (result + found).to(result.dtype)
 
 
-class _Update(torch.autograd.Function):
-    """s_b x A_b^T B_b^T on the rows of `x` `[L, in]` that are model b's, of its own rank."""
+class _Updated(torch.autograd.Function):
+    """y + s_b x A_b^T B_b^T on the rows of `y` `[L, out]` and `x` `[L, in]` that are model b's, of its own rank.
+
+    Each product is one call that scales and adds, because at a few dozen rows a call costs more than its numbers.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Any, a: Any, b: Any, scales: list[float], ranks: list[int], tokens: list[int]) -> Any:
-        update = x.new_empty(len(x), b.shape[1])
+    def forward(
+        ctx: Any, y: Any, x: Any, a: Any, b: Any, scales: list[float], ranks: list[int], tokens: list[int]
+    ) -> Any:
+        found = x.new_empty(y.shape)
         hidden = []
-        for i, (own, out) in enumerate(zip(x.split(tokens), update.split(tokens), strict=True)):
-            hidden.append(own @ a[i, : ranks[i]].T)
-            torch.mm(scales[i] * hidden[-1], b[i, :, : ranks[i]].T, out=out)
+        parts = zip(scales, ranks, a.unbind(), b.unbind(), *(t.split(tokens) for t in (x, y, found)), strict=True)
+        for scale, rank, down, up, own, before, out in parts:
+            hidden.append(torch.mm(own, down[:rank].T))
+            torch.addmm(before, hidden[-1], up[:, :rank].T, alpha=scale, out=out)
         ctx.save_for_backward(x, a, b, *hidden)
         ctx.layout = scales, ranks, tokens
-        return update
+        return found
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
         x, a, b, *hidden = ctx.saved_tensors
         scales, ranks, tokens = ctx.layout
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        dx = torch.empty_like(x)
         da, db = torch.zeros_like(a), torch.zeros_like(b)
-        for i, (own, out) in enumerate(zip(x.split(tokens), dy.split(tokens), strict=True)):
-            rank = ranks[i]
-            dh = scales[i] * (out @ b[i, :, :rank])
-            torch.mm(dh.T, own, out=da[i, :rank])
-            db[i, :, :rank] = scales[i] * (out.T @ hidden[i])
-            if dx is not None:
-                first = sum(tokens[:i])
-                torch.mm(dh, a[i, :rank], out=dx[first : first + tokens[i]])
-        return dx, da, db, None, None, None
+        rows = (t.split(tokens) for t in (x, dy, dx))
+        parts = zip(scales, ranks, hidden, *(t.unbind() for t in (a, b, da, db)), *rows, strict=True)
+        for scale, rank, h, down, up, down_grad, up_grad, own, out, into in parts:
+            back = up[:, :rank]
+            dh = torch.addmm(h, out, back, beta=0, alpha=scale)
+            torch.mm(dh.T, own, out=down_grad[:rank])
+            torch.addmm(back, out.T, h, beta=0, alpha=scale, out=up_grad[:, :rank])
+            if ctx.needs_input_grad[1]:
+                torch.mm(dh, down[:rank], out=into)
+        return dy, dx if ctx.needs_input_grad[1] else None, da, db, None, None, None
 
 
 class LoraEmbedding(LoraLayer):

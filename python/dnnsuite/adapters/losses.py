@@ -57,12 +57,12 @@ def next_token(array: Any, batch: Batch) -> torch.Tensor:
     """Compute the mean cross-entropy `[B]` of the targets of each model; 0 for a model that has none.
 
     `array` and `batch` are those of `log_probs`. For a part of a batch that `micro_batches` has cut, the result is the
-    share of the part in the mean of the whole batch.
+    share of the part in the mean of the whole batch. All losses of this module see to it that the parts of a
+    `StepRunner(accumulate=...)` add up to the loss of the whole batch, whatever numbers of targets they have.
     """
-    batch = _checked(array, batch)
-    counts = targets_of(batch)
-    inputs = {name: value for name, value in batch.items() if name != "targets"}
-    return -log_probs(array, inputs).sum((1, 2)) / counts.clamp(min=1)
+    inputs = {name: value for name, value in _checked(array, batch).items() if name != "targets"}
+    whole, parts = _whole(batch)
+    return -parts * log_probs(array, inputs).sum((1, 2)) / targets_of(whole).clamp(min=1)
 
 
 def dpo(
@@ -105,7 +105,8 @@ def orpo(array: Any, chosen: Batch, rejected: Batch, beta: Any = 0.1) -> torch.T
         counts = _targets(array, batch)
         mean = rows.sum(2) / counts.clamp(min=1)
         odds.append(_log_odds(mean.masked_fill(counts == 0, -1)))
-    nll = -all_chosen.sum((1, 2)) / _targets(array, whole).sum(1).clamp(min=1)
+    step, parts = _whole(whole)
+    nll = -parts * all_chosen.sum((1, 2)) / _targets(array, step).sum(1).clamp(min=1)
     return nll - _beside(beta, nll) * _mean_of_pairs(logsigmoid(odds[0] - odds[1]), array, [chosen, rejected])
 
 
@@ -183,7 +184,8 @@ def grpo(
         losses = losses + _beside(beta, losses) * (away.exp() - away - 1)
     losses = losses.masked_fill(~targets, 0)
     if mean == "token":
-        return losses.sum((1, 2)) / targets.sum((1, 2)).clamp(min=1)
+        step, parts = _whole(batch)
+        return parts * losses.sum((1, 2)) / _targets(array, step).sum(1).clamp(min=1)
     return _mean_of_pairs(losses.sum(2) / targets.sum(2).clamp(min=1), array, [batch])
 
 
@@ -194,9 +196,33 @@ def _log_odds(log_p: torch.Tensor) -> torch.Tensor:
     return log_p - torch.where(near_one, torch.log(-torch.expm1(log_p.masked_fill(~near_one, -0.1))), far)
 
 
+def _whole(batch: Batch) -> tuple[Batch, int]:
+    """Return the batch of which this is a part in a StepRunner that accumulates, and the number of parts; otherwise the
+    batch itself, and 1. Tensors that were made of the part's are refused."""
+    told = {name: batch[name] for name in ("input_ids", "attention_mask", "labels", "targets") if name in batch}
+    wholes: dict[str, Any] = {}
+    parts = 1
+    for name, tensor in told.items():
+        wholes[name], parts = under_way.whole_of(tensor)
+        if wholes[name] is None:
+            raise InvalidArgument(
+                f"under StepRunner(accumulate={parts}), a mean over targets needs those of the whole batch, and {name} "
+                "is not a tensor of the runner's batch: build it before the step, or add up parts of `micro_batches`"
+            )
+    return wholes, parts
+
+
 def _mean_of_pairs(values: torch.Tensor, array: Any, pairs: list[Batch]) -> torch.Tensor:
-    there = torch.stack([_targets(array, batch) for batch in pairs]).amin(0) > 0
-    return values.masked_fill(~there, 0).sum(1) / there.sum(1).clamp(min=1)
+    """Mean of `values` `[B, N]` over the pairs of the step's batch of which each sequence has a target."""
+    there = _there(array, pairs)
+    steps = [_whole(batch) for batch in pairs]
+    parts = steps[0][1]
+    counted = there if parts == 1 else _there(array, [whole for whole, _ in steps])
+    return parts * values.masked_fill(~there, 0).sum(1) / counted.sum(1).clamp(min=1)
+
+
+def _there(array: Any, pairs: list[Batch]) -> torch.Tensor:
+    return torch.stack([_targets(array, batch) for batch in pairs]).amin(0) > 0
 
 
 def _targets(array: Any, batch: Batch) -> torch.Tensor:

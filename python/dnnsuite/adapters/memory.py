@@ -74,7 +74,8 @@ def memory(
     own = sum(p.nbytes for p in array.parameters() if p.requires_grad)
     length = int(mask.sum(-1).max())
     one, two = (_activations(base, configs, array.padding(), count, length) for count in (1, 2))
-    activations = one + (two - one) * (int(mask.sum()) - length) // length
+    tokens = mask.numel() if array.padding() else int(mask.sum())  # a padded batch computes them all
+    activations = one + (two - one) * (tokens - length) // length
     return Memory(_bytes((*base.parameters(), *base.buffers())), (1 + states) * own, max(activations, own), len(mask))
 
 

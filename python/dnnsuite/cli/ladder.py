@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
-from ._options import Json, Quiet, Text
+from .._runs.plugins import import_plugins
+from ._options import Json, Quiet, Text, Texts
 from ._status import say
-from .train import settings_of, with_data
+from .train import settings_of, split, with_data
 
 
 def ladder(
     arguments: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Argument(
-            metavar="[CONFIG.yaml] [KEY=VALUE]...",
-            help="A file of configurations (default: SC20's, which ship), and keys to change.",
+            metavar="[CONFIG.yaml | JOB] [KEY=VALUE]...",
+            help="A file of configurations (default: SC20's, which ship), or a job, and keys to change.",
             show_default=False,
         ),
     ] = None,
@@ -33,6 +35,7 @@ def ladder(
     data: Annotated[Text, typer.Option()] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100.  [data_path]")] = None,
     out: Annotated[Optional[Path], typer.Option(help="Folder for ladder.csv.")] = None,  # noqa: UP045
+    plugin: Annotated[Texts, typer.Option()] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
@@ -41,24 +44,24 @@ def ladder(
     Rungs fp32, +amp, +nhwc, +extra and +compile are measured in turns: images per second, the gain of each rung, and
     the time of each phase.
     """
-    settings = settings_of(with_data(arguments, data), config, preset)
     from .. import training
-    from ..training.ladder import RUNGS, climb, save_ladder, table
+    from ..training.configurations import is_job, overrides
+    from ..training.ladder import RUNGS, climb, of_configuration, of_job, save_ladder, table
 
-    found_data = training.find_data(settings, dataroot)
+    import_plugins(plugin or [], [os.getcwd()])
+    file, keys = split(arguments or [])
+    if job := file is not None and is_job(file):
+        made_by = of_job(file, preset or "default", overrides(keys), data or "auto", dataroot)
+    else:
+        settings = settings_of(with_data(arguments, data), config, preset)
+        made_by = of_configuration(settings, training.find_data(settings, dataroot))
     names = [each.strip() for each in rungs.split(",")] if rungs else list(RUNGS)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     found = climb(
-        settings,
-        found_data,
-        rungs=names,
-        device=device,
-        rounds=repeats,
-        steps=steps,
-        tell=(lambda line: None) if quiet else say,
+        made_by, rungs=names, device=device, rounds=repeats, steps=steps, tell=(lambda line: None) if quiet else say
     )
     if out is not None:
         save_ladder(out, found)
-    print(json.dumps([asdict(rung) for rung in found]) if as_json else table(found))
+    print(json.dumps([asdict(rung) for rung in found]) if as_json else table(found, "samples/s" if job else "img/s"))
     return 0 if any(rung.status == "ok" for rung in found) else 1

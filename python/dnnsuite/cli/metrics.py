@@ -46,7 +46,7 @@ def _chip(asked: str | None, collection: str = "ranges") -> str:
     """Return the chip asked for, or this machine's. Raises InvalidArgument naming the chips where there is neither."""
     from ..errors import InvalidArgument, Unavailable
     from ..profiler.counters import chips
-    from ..profiler.counters.backend import CUPTI
+    from ..profiler.counters.catalogue import CUPTI
 
     if asked:
         return _named(asked)
@@ -105,7 +105,7 @@ def plan(
     """
     from ..profiler.counters.planner import plan as make_plan
     from ..profiler.counters.planner import plan_kernels
-    from ..profiler.counters.presets import SHARED, select
+    from ..profiler.counters.roles import SHARED, select
 
     chosen = select(metrics, _chip(chip))
     shared = [metric for metric, role in chosen.roles.items() if role in SHARED]

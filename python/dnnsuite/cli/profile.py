@@ -67,14 +67,14 @@ def profile(
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
         return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on)
     from ..errors import InvalidArgument
-    from ..profiling.batch_sizes import parse
     from ..profiling.sizes import Request
+    from ..profiling.throughput_request import parse_batch_sizes
 
     if target[0].endswith(".py"):
         raise InvalidArgument(f"{target[0]} is not a job; to profile a script: dnnsuite profile -- python {target[0]}")
     request = Request(
-        target[0], parse(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision, threads,
-        seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
+        target[0], parse_batch_sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision,
+        threads, seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
     ).checked()  # fmt: skip
     return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json)
 
@@ -119,7 +119,7 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     from .. import plots
-    from ..profiler.figures import sizes
+    from ..profiler.files import sizes
     from ..profiling.sizes import metrics, table
     from ..results import save_csv
 

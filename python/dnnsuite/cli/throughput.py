@@ -70,12 +70,11 @@ def throughput(
     only the current run; --resume continues.
     """
     from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
-    from ..profiling.batch_sizes import parse
-    from ..profiling.throughput_request import Request
+    from ..profiling.throughput_request import Request, parse_batch_sizes
 
     plan = "quick" if preset == "quick" else "full"
     asked = Request(
-        job, parse(batch_sizes), plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
+        job, parse_batch_sizes(batch_sizes), plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
         precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
     )  # fmt: skip
     request = asked.with_options(option or []).checked()

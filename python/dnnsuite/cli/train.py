@@ -92,8 +92,8 @@ def train(
     from .. import training
 
     import_plugins(plugin or [], [os.getcwd()])
-    file, keys = _split(arguments or [])
-    if nproc is not None and "WORLD_SIZE" not in os.environ:
+    file, keys = split(arguments or [])
+    if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
         return _in_processes(nproc, context, seeds)
     from ..training.configurations import is_job, overrides
 
@@ -276,7 +276,7 @@ def _submit(
     return submit(name, command_line(context), nodes, settings.batch_size, folder, resume, as_json)
 
 
-def _split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
+def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """Split the arguments into (the file, key=value texts)."""
 
     files = [each for each in arguments if "=" not in each]
@@ -294,7 +294,7 @@ def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Sett
     """Return the configuration `name` of the file in `arguments`, with the preset and the keys in force."""
     from ..training.configurations import SHIPPED, configuration, overrides
 
-    file, keys = _split(arguments)
+    file, keys = split(arguments)
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 

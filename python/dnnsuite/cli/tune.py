@@ -201,7 +201,8 @@ def _swept(found: JobSweep | LoraSearch, algorithm: Algorithm, *, space: str | N
     if options["goal"] is None and metric in (None, found.metric) and found.metric not in ("acc", "loss"):
         options["goal"] = found.goal  # which no name tells
     return sweep(
-        space=ranges, algorithm=algorithm, metric=metric or found.metric, **found.arguments(), **options
+        space=ranges, algorithm=algorithm, metric=metric or found.metric,
+        **found.arguments(options["epochs"]), **options,
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ _LISTED = (
             Archive("t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "torchvision"),
             Archive("t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "torchvision"),
         ),
-        ("vae", "dit", "vit", "convnext", "unet", "detector"),
+        ("vae", "dit", "vit", "convnext", "dino", "unet", "detector"),
         "Debian's dataset-fashion-mnist, else scikit-learn's digits, else drawn",
     ),
     DataSet(

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import Unavailable
-from ..profiler.counters.library import version_of
+from ..profiler.counters.catalogue import version_of
 from ._fat_binary import architectures, runs_on
 from ._finding import Finding, missing, ok
 

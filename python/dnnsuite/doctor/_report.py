@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from .._shown import wrapped
-from . import _gpu, _machine, _settings, _software
+from . import _gpu, _machine, _software
 from ._finding import Finding
 
 _NAME_WIDTH = 22
@@ -73,8 +73,8 @@ CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("machine", "huge pages", _machine.huge_pages),
     ("machine", "hardware counters", _machine.hardware_counters),
     ("machine", "control groups", _machine.control_groups),
-    ("settings", "cache folder", _settings.cache_folder),
-    ("settings", "environment", _settings.environment),
+    ("settings", "cache folder", _software.cache_folder),
+    ("settings", "environment", _software.environment),
 )
 
 

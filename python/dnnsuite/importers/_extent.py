@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import pandas as pd
+from .._lazy import pandas as pd
 
 _GPU = ("kernels", "memops", "graphs")
 _WORK = (*_GPU, "api", "overhead", "syncs")

@@ -7,15 +7,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..errors import InvalidArgument, did_you_mean
+from .._lazy import pandas as pd
+from ..errors import check_choice
 from . import dcgm, kineto, ncu, nsys, nsys_stats, nvprof, nvvp
 from ._extent import remarks
 from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 KINDS = ("ncu", "nvprof", "nvvp", "nsys", "nsys-stats", "dcgm", "kineto")
 TRACES = ("nsys", "nvvp", "kineto")  # of these: kernels, copies, calls, with times
@@ -150,8 +147,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
         InvalidArgument: an unknown kind.
     """
     path = Path(path)
-    if kind not in ("auto", *KINDS):
-        raise InvalidArgument(f"kind {kind!r}; accepted: auto, {', '.join(KINDS)}{did_you_mean(kind, KINDS)}")
+    check_choice("kind", kind, ("auto", *KINDS))
     if kind == "auto":
         kind = sniff(path)
     notes = []

@@ -7,11 +7,12 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import pandas as pd
 from ..profiler import define
 from ..profiler.activity import (
     by_class,
@@ -26,9 +27,6 @@ from ..profiler.activity import (
 from ..profiler.instrument import definitions
 from ..profiler.operators import BETWEEN, analyse_operators
 from .traces import data_waits, summed, updates
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NEVER, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MOST_GAPS = 1000
@@ -183,7 +181,7 @@ class Merged:
         self._like = {"idle_gaps": gaps} | tables | self._like
         for table in (tables["busy"], tables["comm"]):
             for row in table.to_dict("records"):
-                device.sums.update({name: int(row[name]) for name in _SUMS if not _missing(row.get(name))})
+                device.sums.update({name: int(row[name]) for name in _SUMS if not pd.isna(row.get(name))})
         device.sums["host_ns"] += int(gaps["host_ns"].sum())
         device.sums["unknown_ns"] += int(gaps["gap_ns"].where(gaps["host_ns"].isna(), 0).sum())
         device.sums["kernels"] -= own.counted_before(times[0], self.windows)
@@ -228,8 +226,6 @@ class Merged:
         return found
 
     def _gpu(self) -> pd.DataFrame:
-        import pandas as pd
-
         window_ns = intervals.length_ns(intervals.of_windows(self.windows))
         left_ns = window_ns - self._overhead_ns
         rows = []
@@ -251,8 +247,6 @@ class Merged:
         return define(pd.DataFrame(rows)[list(meanings)].astype({"host_ns": "Int64"}), meanings)
 
     def _by_kernel(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         rows = [(*key, *durations.statistics()) for key, durations in self._kernels.items()]
         columns = list(self._like["kernels_by_name"].columns)
         total = max(sum(row[3] for row in rows), 1)
@@ -268,8 +262,6 @@ class Merged:
         }
 
     def _by_key(self, name: str, sums: dict[str, _Durations]) -> pd.DataFrame:
-        import pandas as pd
-
         like = self._like[name]
         rows = [(key, *durations.statistics()) for key, durations in sums.items()]
         total = max(sum(row[2] for row in rows), 1)
@@ -282,8 +274,6 @@ class Merged:
         return define(ordered[list(like.columns)], definitions(like))
 
     def _breakdown(self) -> pd.DataFrame:
-        import pandas as pd
-
         total_ms = intervals.length_ns(intervals.of_windows(self.windows)) / 1e6
         texts = {kind: text for kind, text in self._shares if text}
         sums: defaultdict[str, float] = defaultdict(float)
@@ -298,8 +288,6 @@ class Merged:
         return define(pd.DataFrame(rows, columns=list(like.columns)), definitions(like))
 
     def _by_name(self) -> pd.DataFrame:
-        import pandas as pd
-
         ordered = sorted(self._ops.items(), key=lambda item: -item[1][1])
         total_ms = sum(sums[1] for _, sums in ordered) or 1.0
         rows = [
@@ -349,13 +337,7 @@ def _three_digits(durations: NDArray[np.int64]) -> NDArray[np.int64]:
     return (np.round(durations / scale) * scale).astype(np.int64)
 
 
-def _missing(value: Any) -> bool:
-    return value is None or value != value or str(value) == "<NA>"
-
-
 def _longest(gaps: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    import pandas as pd
-
     tables = [*gaps]
     joined = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     joined = joined.sort_values("gap_ns", ascending=False, kind="stable", ignore_index=True).head(_MOST_GAPS)

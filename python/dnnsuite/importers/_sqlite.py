@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._text import BadFile
+from ._text import BadFile, read_bytes
 
 Columns = dict[str, NDArray[Any]]
 
@@ -37,7 +37,7 @@ RESOURCES = {
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the file to read only. Every error of SQLite's becomes BadFile, also one that quotes bytes."""
     if not path.is_file():
-        raise BadFile(path, "no such file")
+        read_bytes(path)  # raises, saying what is there instead
     try:
         db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
         db.text_factory = lambda raw: raw.decode(errors="replace")
@@ -106,6 +106,13 @@ class Database:
         distinct, inverse = np.unique(numbers, return_inverse=True)
         codes = [self._code_of.get(number, 0) for number in distinct.tolist()]
         return np.array(codes, np.int32)[inverse] if codes else np.zeros(0, np.int32)
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """Join the rows of several tables; columns that one of them lacks are 0 there."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    none = [np.zeros(len(part["t0_ns"]), np.int64) for part in parts]
+    return {name: np.concatenate([p.get(name, zeros) for p, zeros in zip(parts, none, strict=True)]) for name in names}
 
 
 def _term(column: str) -> str:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Text files of other tools: read whole, cut into lines, with errors that name file and line."""
+"""Text files of other tools: read whole, cut into lines, numbers and units, with errors that name file and line.
+
+Units become base units: ns, byte, Hz, a count. ncu scales what it prints (`Kbyte`, `msecond`, `Gbyte/second`; in newer
+versions `Mbyte/s`, `us`, `Ghz`); its prefixes of bytes are decimal. A rate is per second.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
+import functools
 import gzip
 import io
 import re
@@ -14,30 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._files import regular
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
+
 
 GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
-_NOTHING = (
-    "",
-    "n/a",
-    "na",
-    "nan",
-    "-nan",
-    "-",
-    "no data",
-    "(!) n/a",
-    "not supported",
-    "<overflow>",
-    "inf",
-    "+inf",
-    "-inf",
-)  # a ratio to nothing
+# Of these the last are ratios to nothing.
+_NOTHING = [
+    *["", "n/a", "na", "nan", "-nan", "-", "no data", "(!) n/a", "not supported", "<overflow>", "inf", "+inf", "-inf"]
+]
 _GROUPED = r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?"
 # What can be a number with one sign for decimals only: {0} is that of groups, {1} that of decimals.
 _ONLY = (
@@ -132,7 +127,7 @@ def fields_of(line: str) -> list[str]:
 def read_rows(
     path: Path, lines: Sequence[str], at: Sequence[int], columns: Sequence[str], wanted: list[str] | None = None
 ) -> pd.DataFrame:
-    """Parse lines of CSV into a table of text; repeated texts are kept once.
+    """Parse lines of CSV into a table of text, indexed by the number of the line; repeated texts are kept once.
 
     Args:
         path: path of the file, for messages.
@@ -144,8 +139,6 @@ def read_rows(
     Raises:
         BadFile: a row with more or fewer fields, or an open quote: the first such line is named.
     """
-    import pandas as pd
-
     text = "\n".join([*lines, ""])
     for number in _not_plain(lines, text, len(columns)):
         _check_row(path, lines[number], at[number], len(columns))
@@ -162,7 +155,7 @@ def read_rows(
     )
     for column in table:  # pandas makes categories that look like numbers numbers
         table[column] = table[column].cat.rename_categories(str)
-    return table
+    return table.set_axis(pd.Index(at))
 
 
 def _not_plain(lines: Sequence[str], text: str, fields: int) -> Sequence[int]:
@@ -222,8 +215,10 @@ _SWAPPED = str.maketrans(".,", ",.")
 _LIKE_A_NUMBER = re.compile(r"\s*-?[\d.,]+(?:\s*\(.*\))?\s*")
 
 
-def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def numbers(path: Path, texts: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Convert texts to numbers `[N]`; also return which of them are words instead, whose numbers are NaN.
+
+    The index of the texts has the numbers of their lines, for messages.
 
     Grouped digits are one number (`1,234.5`); what follows a number in parentheses is left out, as the instances that
     ncu lists; what tools write for "nothing", or for a ratio to nothing, is NaN.
@@ -231,20 +226,64 @@ def numbers(path: Path, texts: pd.Series, lines: Sequence[int]) -> tuple[NDArray
     Raises:
         BadFile: digits and commas that are no grouped number: another country's decimal comma would be off by 1000.
     """
-    import numpy as np
-    import pandas as pd
-
     codes, distinct = pd.factorize(texts)
     words = pd.Series(list(map(str, distinct)), dtype=object).str.strip()
     words = words.str.replace(r"(?<=[\d.]) +\(.*\)$", "", regex=True)
     plain = words.where(~words.str.fullmatch(_GROUPED), words.str.replace(",", ""))
     odd = plain.str.fullmatch(r"-?[\d.]*,[\d.,]*").to_numpy(bool)
     if odd.any():
-        first = int(np.flatnonzero(odd[codes])[0])
-        raise BadFile(
-            path, f"{texts.iloc[first]!r} is not a number with grouped digits; export with LC_ALL=C", lines[first]
-        )
+        line = texts.index[odd[codes]][0]
+        raise BadFile(path, f"{texts[line]!r} is not a number with grouped digits; export with LC_ALL=C", int(line))
     values = pd.to_numeric(plain, errors="coerce").to_numpy(float, copy=True)
     values[np.isinf(values)] = np.nan  # digits that no number holds are a word
     words_only = np.isnan(values) & ~plain.str.lower().isin(_NOTHING).to_numpy(bool)
     return values[codes], words_only[codes]
+
+
+_SECONDS = {
+    "second": 1e9, "msecond": 1e6, "usecond": 1e3, "nsecond": 1.0,
+    "s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0,
+}  # fmt: skip
+_HERTZ = {"hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9}
+_PREFIXES = {
+    "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40,
+}  # fmt: skip
+_WORDS = {
+    "byte": "byte", "bytes": "byte", "b": "byte", "bit": "bit", "cycle": "cycle", "inst": "inst", "sector": "sector",
+    "request": "request", "warp": "warp", "thread": "thread", "block": "block", "op": "op", "flop": "flop",
+    "transaction": "transaction", "w": "W", "j": "J",
+}  # fmt: skip
+
+
+@functools.cache
+def to_base(unit: str) -> tuple[float, str]:
+    """Factor of a value in `unit`, and the base unit of the product.
+
+    >>> to_base("Kbyte"), to_base("msecond"), to_base("cycle/nsecond")
+    ((1000.0, 'byte'), (1000000.0, 'ns'), (1000000000.0, 'Hz'))
+
+    A unit that is not known stays, with a factor of 1.
+    """
+    unit = unit.strip()
+    above, slash, below = unit.partition("/")
+    if slash and below in _SECONDS:
+        factor, base = _simple(above)
+        scale = factor * (1e9 / _SECONDS[below])
+        return (scale, "Hz") if base == "cycle" else (scale, f"{base}/s")
+    factor, base = _simple(above)
+    return factor, f"{base}/{below}" if slash else base
+
+
+def _simple(unit: str) -> tuple[float, str]:
+    if unit in _SECONDS:
+        return _SECONDS[unit], "ns"
+    if unit.lower() in _HERTZ:
+        return _HERTZ[unit.lower()], "Hz"
+    if unit.lower() in _WORDS:
+        return 1.0, _WORDS[unit.lower()]
+    for prefix, factor in _PREFIXES.items():
+        rest = unit.removeprefix(prefix)
+        if rest != unit and rest.lower() in _WORDS:
+            return factor, _WORDS[rest.lower()]
+    return 1.0, unit

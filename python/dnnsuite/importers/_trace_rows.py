@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..profiler.activity import tables
 from ..profiler.cpu import class_of
 
 _KIND_OF = {
@@ -30,24 +31,13 @@ _OPERATIONS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6,
                "PtoP": 10}  # fmt: skip
 _MEMORIES = {"Pageable": 1, "Pinned": 2, "Device": 3, "Array": 4, "Managed": 5}
 _WORK_IN_ANNOTATIONS = ("communication", "compiled")
-_MEMSET, _DEVICE = 255, 3
+_DEVICE = 3
 _LARGEST = 2**63 - 1
 _DECADE_NS = 3 * 10**17
-_AXES = [f"{name}_{letter}" for name in ("grid", "block", "cluster") for letter in "xyz"]
-_WORK = ("device", "context", "stream", "correlation")
-COLUMNS = {
-    "kernels": ("t0_ns", "t1_ns", "name", *_WORK, *_AXES, "registers_per_thread", "static_shared_bytes",
-                "dynamic_shared_bytes", "local_bytes_per_thread", "graph_id", "graph_node"),
-    "memops": ("t0_ns", "t1_ns", "operation", "source_memory", "target_memory", "bytes", *_WORK, "source_device",
-               "target_device", "graph_id", "graph_node"),
-    "api": ("t0_ns", "t1_ns", "domain", "callback", "thread", "correlation", "return_value"),
-    "overhead": ("t0_ns", "t1_ns", "kind", "thread", "correlation"),
-    "markers": ("t0_ns", "t1_ns", "name", "thread"),
-    "ops": ("t0_ns", "t1_ns", "name", "thread"),
+COLUMNS = tables.COLUMNS | {
+    **dict.fromkeys(("markers", "ops"), ("t0_ns", "t1_ns", "name", "thread")),
     "steps": ("t0_ns", "t1_ns", "step", "thread"),
-    "syncs": ("t0_ns", "t1_ns", "kind", "context", "stream", "event", "correlation"),
-    "graphs": ("t0_ns", "t1_ns", "device", "context", "stream", "correlation", "graph_id"),
-}  # fmt: skip
+}
 
 Event = Mapping[str, Any]
 
@@ -165,7 +155,7 @@ def _kernel(event: Event, name: int) -> tuple[int, ...]:
     args = _args(event)
     axes = [side for each in ("grid", "block", "cluster") for side in _axes(args.get(each))]
     shared = _numbers(args, ("registers per thread", "shared memory"))
-    return (name, *_numbers(args, _WORK), *axes, *shared, 0, 0, *_numbers(args, ("graph id", "graph node id")))
+    return (name, *_numbers(args, tables.WORK), *axes, *shared, 0, 0, *_numbers(args, ("graph id", "graph node id")))
 
 
 def _axes(sides: Any) -> tuple[int, int, int]:
@@ -177,11 +167,11 @@ def _axes(sides: Any) -> tuple[int, int, int]:
 def _memop(event: Event, _: int) -> tuple[int, ...]:
     args, text = _args(event), str(event.get("name", ""))
     is_set = "memset" in str(event["cat"]).lower()
-    operation = _MEMSET if is_set else next((number for word, number in _OPERATIONS.items() if word in text), 0)
+    operation = tables.MEMSET if is_set else next((number for word, number in _OPERATIONS.items() if word in text), 0)
     device = _whole(args.get("device"))
     sides = (_memory(text, side, is_set) for side in (0, 1))
     graph = _numbers(args, ("graph id", "graph node id"))
-    return (operation, *sides, _whole(args.get("bytes")), *_numbers(args, _WORK), device, device, *graph)
+    return (operation, *sides, _whole(args.get("bytes")), *_numbers(args, tables.WORK), device, device, *graph)
 
 
 def _memory(text: str, side: int, is_set: bool) -> int:

@@ -7,15 +7,11 @@ too (:func:`dnnsuite.profiler.counters.core_utilization` is the formula, for cou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler.counters.roles import CORES, OF_PEAK, names
 from ..profiler.counters.utilization import core_utilization
 from . import ncu
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CYCLES = names("cycles")[0]
 # TBD's own metric. Where a file has the role's, that one: on Hopper an instruction keeps the pipe busy for many cycles.

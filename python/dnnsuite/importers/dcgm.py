@@ -13,15 +13,12 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler.dcgm import BY_NAME, ENTITY, FIELDS, HEADER, NOTHING, column_of, device_of
 from ..profiler.sampler import samples_table
 from ._text import BadFile, fields_of, read_lines
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Row = tuple[int, str, str, float, str]  # t_ns, device, name, value, unit
 
@@ -177,15 +174,12 @@ def _number(path: Path, line: int, text: str, is_known: bool) -> float:
         value = float("nan" if text in NOTHING or _TOO_WIDE.fullmatch(text) else text)
         if math.isinf(value) or "_" in text:
             raise ValueError(text)
-        return float("nan") if _is_blank(value) else value
+        is_blank = value >= float(_BLANK[0]) or _BLANK[1] <= value < _BLANK[1] + 16
+        return float("nan") if is_blank else value
     except ValueError:
         if not is_known:
             return float("nan")  # a field of text, a name or a version
         raise BadFile(path, f"{text!r} is not a number: the line is damaged", line) from None
-
-
-def _is_blank(value: float) -> bool:
-    return value >= float(_BLANK[0]) or _BLANK[1] <= value < _BLANK[1] + 16
 
 
 def _dated(stamp: str) -> str:

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler.counters.roles import names
 from ..profiler.instrument import define
 from . import ncu, nvprof
 from ._loading import sniff
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _METRIC = "single_precision_fu_utilization"
 _PIPE = names("fma_active")[0]

@@ -8,24 +8,159 @@ Events are read one at a time, so that a trace takes the memory of its columns; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._files import regular
+from .._lazy import pandas as pd
+from ..errors import reason
 from ..profiler.activity.tables import tables_of
 from ..profiler.instrument import define
 from ..profiler.operators import operator_table
-from ._events import TraceFile
 from ._extent import with_windows
-from ._text import BadFile
+from ._text import GZIP, BadFile, encoding_of
 from ._trace_rows import TraceRows
 from .nsys import without_version
 
-if TYPE_CHECKING:
-    import pandas as pd
+_CHUNK_BYTES = 1 << 22
+_LONGEST_VALUE = 1 << 26  # characters; what is not whole by then is no JSON
+_LONGEST_ESCAPE = 6
+_ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BETWEEN = re.compile(r"[ \t\r\n,]*")
+
+
+class TraceFile:
+    """A trace's events by iteration, once; `about` has the other values of the file, when it has been read.
+
+    Raises:
+        BadFile: while it is read: no JSON, a file that is cut, or one without a list of events.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.about: dict[str, Any] = {}
+        self._path = path
+        self._text, self._at = "", 0
+        self._lines = 1  # before the text that is held
+        self._ended = False
+        # As decimals, because a double has too few digits for microseconds since 1970. Names hold tabs as they are.
+        self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            with gzip.open(self._path) if _is_packed(self._path) else open(self._path, "rb") as self._file:
+                first = self._file.read(_CHUNK_BYTES)
+                if not first or first.isspace():
+                    raise BadFile(self._path, "the file is empty")
+                self._decoder = codecs.getincrementaldecoder(encoding_of(first))(errors="replace")
+                self._text = self._decoder.decode(first)
+                yield from self._whole()
+        except (OSError, EOFError, zlib.error) as error:
+            raise BadFile(self._path, reason(error)) from error
+
+    def _whole(self) -> Iterator[Any]:
+        start = self._next()
+        if start == "[":
+            self._at += 1
+            yield from self._list()
+            return
+        if start != "{":
+            raise self._no_json("the file does not begin with { or [")
+        self._at += 1
+        found = False
+        while self._next(_BETWEEN) == '"':
+            key = self._value()
+            if self._next() != ":":
+                raise self._no_json("a name without a value")
+            self._at += 1
+            if key == "traceEvents" and self._next() == "[":
+                self._at += 1
+                yield from self._list()
+                found = True
+            else:
+                self.about[str(key)] = self._value()
+        if self._next() != "}":
+            raise self._no_json("the object is not closed")
+        if not found:
+            raise BadFile(self._path, "no list traceEvents: not a trace of torch.profiler")
+
+    def _list(self) -> Iterator[Any]:
+        while True:
+            match = _BETWEEN.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at == len(self._text):
+                if not self._more():
+                    raise self._no_json("the list is not closed")
+                continue
+            if self._text[self._at] == "]":
+                self._at += 1
+                return
+            yield self._value()
+
+    def _next(self, space: re.Pattern[str] = _SPACE) -> str:
+        """Return the next character that is no space; "" at the end."""
+        while True:
+            match = space.match(self._text, self._at)
+            self._at = match.end() if match else self._at
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def _value(self) -> Any:
+        self._next()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except RecursionError as error:
+                raise self._no_json("it is nested too deeply") from error
+            except (ValueError, ArithmeticError) as error:
+                if "escape" in getattr(error, "msg", "") and self._repair():
+                    continue
+                if len(self._text) - self._at > _LONGEST_VALUE or not self._more():
+                    raise self._no_json(getattr(error, "msg", str(error)), getattr(error, "pos", 0)) from error
+            else:
+                if end < len(self._text) or self._ended:  # else a number may go on
+                    self._at = end
+                    return value
+                self._more()
+
+    def _repair(self) -> bool:
+        """Double the backslashes that escape nothing, as of a Windows path in a name; True if there were any."""
+        end = max(self._at, len(self._text) - (0 if self._ended else _LONGEST_ESCAPE))
+        rest = _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", self._text[self._at : end])
+        changed = len(rest) != end - self._at
+        self._text = self._text[: self._at] + rest + self._text[end:]
+        return changed
+
+    def _more(self) -> bool:
+        """Read on; what was used is let go. False at the end of the file."""
+        if self._ended:
+            return False
+        chunk = self._file.read(_CHUNK_BYTES)
+        self._ended = not chunk
+        self._lines += self._text.count("\n", 0, self._at)
+        self._text = self._text[self._at :] + self._decoder.decode(chunk, final=self._ended)
+        self._at = 0
+        return not self._ended
+
+    def _no_json(self, why: str, at: int | None = None) -> BadFile:
+        line = self._lines + self._text.count("\n", 0, self._at if at is None else at)
+        return BadFile(self._path, f"{why}: no JSON, or the file is cut", line)
+
+
+def _is_packed(path: Path) -> bool:
+    with open(regular(path), "rb") as file:
+        return file.read(2) == GZIP
+
 
 _FEW = 5  # categories that a message names
 _STEP_MEANINGS = {
@@ -103,20 +238,13 @@ def tables_of_trace(
     found = tables_of(activity, strings, lambda _, number: without_version(strings[number]))
     ops = columns["ops"]
     if len(ops["t0_ns"]):
-        found["ops"] = operator_table(ops["t0_ns"], ops["t1_ns"], _texts(ops["name"], strings), ops["thread"])
+        names = pd.Series(pd.Categorical.from_codes(ops["name"], pd.Index(strings)))
+        found["ops"] = operator_table(ops["t0_ns"], ops["t1_ns"], names, ops["thread"])
     return found
-
-
-def _texts(codes: NDArray[np.int64], strings: Sequence[str]) -> pd.Series:
-    import pandas as pd
-
-    return pd.Series(pd.Categorical.from_codes(codes, pd.Index(strings)))
 
 
 def steps_table(columns: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
     """Make the table of the steps, disjoint: those of the thread that has most of them."""
-    import pandas as pd
-
     table = pd.DataFrame({**columns})
     table = table[table["thread"] == table["thread"].mode()[0]].drop(columns="thread")
     table = table.sort_values("t0_ns", ignore_index=True)

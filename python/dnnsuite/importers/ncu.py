@@ -10,14 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..profiler.instrument import define, definitions
-from ._text import BadFile, fields_of, has_decimal_comma, numbers, read_lines, read_rows, with_points
-from ._units import to_base
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ._text import BadFile, fields_of, has_decimal_comma, numbers, read_lines, read_rows, to_base, with_points
 
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
 _LAUNCH = {"process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream"}
@@ -91,8 +89,6 @@ def _no_header(lines: Sequence[str]) -> str:
 
 
 def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    import pandas as pd
-
     table = pd.concat(parts, ignore_index=True)
     for column in (*_LAUNCH, "section", "metric", "unit"):
         table[column] = table[column].astype("category")
@@ -117,14 +113,13 @@ def _one_page(path: Path, lines: Sequence[str], begin: int, end: int) -> pd.Data
         return None
     is_raw = "Metric Name" not in columns
     wanted = None if is_raw else [name for name in columns if name in _DETAILS]
-    numbers_in_file = [number + 1 for number in at]
-    rows = read_rows(path, [lines[number] for number in at], numbers_in_file, columns, wanted)
+    rows = read_rows(path, [lines[number] for number in at], [number + 1 for number in at], columns, wanted)
     if is_raw:
-        return _raw(path, rows, _units_of(path, lines, begin, at[0], columns), numbers_in_file)
+        return _raw(path, rows, _units_of(path, lines, begin, at[0], columns))
     missing = [name for name in ("Metric Unit", "Metric Value") if name not in columns]
     if missing:
         raise BadFile(path, f"no column {missing[0]!r} beside 'Metric Name'", begin + 1)
-    return _details(path, rows, numbers_in_file)
+    return _details(path, rows)
 
 
 def _refuse_swallowed(path: Path, lines: Sequence[str], others: Sequence[int]) -> None:
@@ -146,8 +141,6 @@ def _units_of(path: Path, lines: Sequence[str], begin: int, first_row: int, colu
 
 def _kernel_ids(rows: pd.DataFrame) -> Any:
     """Numbers from 0 for each (process, ID) in the order of their appearance: processes may alternate."""
-    import pandas as pd
-
     key = rows["ID"].cat.codes.to_numpy().astype("int64")
     if "Process ID" in rows:
         key = key + rows["Process ID"].cat.codes.to_numpy().astype("int64") * len(rows["ID"].cat.categories)
@@ -155,73 +148,63 @@ def _kernel_ids(rows: pd.DataFrame) -> Any:
 
 
 def _identity(rows: pd.DataFrame) -> dict[str, Any]:
-    empty = _constant("", len(rows))
-    return {mine: rows.get(theirs, empty) for mine, theirs in _LAUNCH.items()}
+    return {mine: _texts(rows, theirs) for mine, theirs in _LAUNCH.items()}
 
 
-def _constant(text: str, count: int) -> pd.Series:
-    import pandas as pd
+def _texts(rows: pd.DataFrame, column: str) -> Any:
+    """Return the texts of a column; "" where this version of ncu does not write it."""
+    return rows[column].array if column in rows else pd.Categorical.from_codes([0] * len(rows), pd.Index([""]))
 
-    return pd.Series(pd.Categorical.from_codes([0] * count, pd.Index([text])))
 
-
-def _details(path: Path, rows: pd.DataFrame, at: Sequence[int]) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
+def _details(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     is_metric = (rows["Metric Name"] != "").to_numpy(bool)  # rows of rules have none
     ids = _kernel_ids(rows)[is_metric]
-    kept = [number for number, keep in zip(at, is_metric, strict=True) if keep]
-    rows = rows[is_metric].reset_index(drop=True)
+    rows = rows[is_metric]
     texts = rows["Metric Value"]
     named = rows["Metric Name"].astype(str)
     whole = named.str.endswith(".sum") | named.isin(_WHOLE)
     whole &= rows["Metric Unit"].astype(str).isin(_COUNTED)
     if has_decimal_comma(texts.cat.categories, texts[whole].astype(str).unique()):
         texts = with_points(texts)
-    values, words = numbers(path, texts, kept)
+    values, words = numbers(path, texts)
     units = [to_base(str(unit)) for unit in rows["Metric Unit"].cat.categories]
     codes = rows["Metric Unit"].cat.codes.to_numpy()
     bases = list(dict.fromkeys(unit for _, unit in units))
     unit_codes = np.array([bases.index(unit) for _, unit in units] or [0])[codes]
-    section = rows["Section Name"] if "Section Name" in rows else _constant("", len(rows))
     return pd.DataFrame(
         {
             "kernel_id": ids,
             **_identity(rows),
-            "section": section,
-            "metric": rows["Metric Name"],
+            "section": _texts(rows, "Section Name"),
+            "metric": rows["Metric Name"].array,
             "unit": pd.Categorical.from_codes(unit_codes, pd.Index(bases)),
             "value": values * np.array([factor for factor, _ in units] or [1.0])[codes],
-            "text": rows["Metric Value"].astype(object).where(words, None),
+            "text": rows["Metric Value"].astype(object).where(words, None).array,
         }
     )
 
 
-def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str], at: Sequence[int]) -> pd.DataFrame:
-    import numpy as np
-    import pandas as pd
-
-    metrics = [name for name in rows.columns if name not in _IDENTITY and not _is_range(name)]
+def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
+    # NVTX has columns, too: `thread Domain:Push/Pop_Range:PL_Type:...`
+    metrics = [name for name in rows.columns if name not in _IDENTITY and not (":" in name and "Range" in name)]
     count, width = len(rows), len(metrics)
     values, texts = np.empty((count, width)), np.empty((count, width), dtype=object)
     texts[:] = None
     if _raw_has_decimal_comma(rows, metrics, units):
         rows = rows.assign(**{metric: with_points(rows[metric]) for metric in metrics})
     for number, metric in enumerate(metrics):
-        found, words = numbers(path, rows[metric], at)
+        found, words = numbers(path, rows[metric])
         values[:, number] = found * to_base(units[metric])[0]
         texts[words, number] = rows[metric].astype(object).to_numpy()[words]
     tiled = np.tile(np.arange(width), count)
     bases = [to_base(units[metric])[1] for metric in metrics]
     distinct = list(dict.fromkeys(bases))
     unit_codes = np.array([distinct.index(base) for base in bases], int)
-    identity = {name: column.repeat(width).reset_index(drop=True) for name, column in _identity(rows).items()}
     return pd.DataFrame(
         {
             "kernel_id": _kernel_ids(rows).repeat(width),
-            **identity,
-            "section": _constant("", count * width),
+            **{name: texts.repeat(width) for name, texts in _identity(rows).items()},
+            "section": _texts(rows, "").repeat(width),
             "metric": pd.Categorical.from_codes(tiled, pd.Index(metrics)),
             "unit": pd.Categorical.from_codes(unit_codes[tiled], pd.Index(distinct)),
             "value": values.ravel(),
@@ -236,10 +219,6 @@ def _raw_has_decimal_comma(rows: pd.DataFrame, metrics: Sequence[str], units: di
         (text for name in metrics for text in rows[name].cat.categories),
         (text for name in whole for text in rows[name].cat.categories),
     )
-
-
-def _is_range(name: str) -> bool:
-    return ":" in name and "Range" in name  # NVTX's columns: `thread Domain:Push/Pop_Range:PL_Type:...`
 
 
 def launches(table: pd.DataFrame, metrics: Sequence[str] | None = None) -> pd.DataFrame:

@@ -8,21 +8,18 @@ texts or numbers of a string table. What a version does not have is 0, or an emp
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profiler.activity.tables import tables_of
+from .._lazy import pandas as pd
+from ..profiler.activity.tables import MEMSET, tables_of
 from ._extent import timed, with_windows
-from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
-from ._text import BadFile, read_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, joined, opened, tables_in
+from ._text import BadFile
 
 _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
     f"CUPTI_ACTIVITY_KIND_{kind}"
@@ -38,7 +35,6 @@ _LAUNCH = (
 _MEMOP = WORK | {"bytes": "bytes", "graph_id": "graphId", "graph_node": "graphNodeId", "globalPid": "globalPid"}
 _MARK, _PUSH_POP, _START_END, _DOMAIN = 34, 59, 60, 75
 _RUNTIME_CLASS = 0  # eventClass: 0 the runtime, 1 the driver
-_MEMSET_OPERATION = 255
 _DEVICE_MEMORY, _UNKNOWN_MEMORY = 3, 0
 _INTERFACE = re.compile(r"_v\d{4,5}$")
 _PID_BITS, _TID_MASK = 24, (1 << 24) - 1
@@ -65,21 +61,17 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         BadFile: no SQLite file, a damaged one, or one without CUDA or NVTX in it.
     """
     path = Path(path)
-    if not path.is_file():
-        read_bytes(path)  # raises, saying what is there instead
     with opened(path) as db:
         export = _Export(path, db)
         columns = {
-            "kernels": export.kernels(),
-            "memops": export.memops(),
-            "api": export.api(),
-            "overhead": export.overhead(),
-            "syncs": export.syncs(),
-            "graphs": export.graphs(),
-        }
+            "kernels": export.kernels(), "memops": export.memops(), "api": export.api(),
+            "overhead": export.overhead(), "syncs": export.syncs(), "graphs": export.graphs(),
+        }  # fmt: skip
         columns["markers"], columns["marker_data"] = export.markers()
     found = tables_of(columns, export.strings, lambda _, number: without_version(export.strings[number]))
-    _name_overheads(found["overhead"], columns["overhead"]["kind"], export.strings)
+    # nsys has texts where CUPTI has numbers; both are in the order of their begin.
+    kinds = [export.strings[code] or "unknown" for code in columns["overhead"]["kind"].tolist()]
+    found["overhead"]["kind"] = pd.Categorical(kinds)
     return with_windows(timed(found))
 
 
@@ -90,13 +82,6 @@ def without_version(function: str) -> str:
     ('cudaLaunchKernel', 'cuMemcpyHtoD_v2')
     """
     return _INTERFACE.sub("", function)
-
-
-def _name_overheads(table: pd.DataFrame, kinds: NDArray[Any], strings: Sequence[str]) -> None:
-    """nsys has texts where CUPTI has numbers; both are in the order of their begin."""
-    import pandas as pd
-
-    table["kind"] = pd.Categorical([strings[code] or "unknown" for code in kinds.tolist()])
 
 
 class _Export(Database):
@@ -126,21 +111,13 @@ class _Export(Database):
         name = next((n for n in ("demangledName", "shortName", "mangledName") if n in there), "demangledName")
         found = self.columns(_KERNEL, _LAUNCH | {"name": name})
         self._unique(found, "globalPid")
-        found["name"] = self.codes(found["name"])
-        return {"t0_ns": found.pop("t0_ns"), "t1_ns": found.pop("t1_ns"), "name": found.pop("name")} | found
+        return found | {"name": self.codes(found["name"])}
 
     def memops(self) -> Columns:
-        copies = self.columns(
-            _MEMCPY,
-            _MEMOP
-            | {
-                "operation": "copyKind",
-                "source_memory": "srcKind",
-                "target_memory": "dstKind",
-                "source_device": "srcDeviceId",
-                "target_device": "dstDeviceId",
-            },
-        )
+        copies = self.columns(_MEMCPY, _MEMOP | {
+            "operation": "copyKind", "source_memory": "srcKind", "target_memory": "dstKind",
+            "source_device": "srcDeviceId", "target_device": "dstDeviceId",
+        })  # fmt: skip
         for side in ("source_memory", "target_memory"):
             copies[side] = _memory(copies[side])
         sets = self.columns(_MEMSET, _MEMOP | {"target_memory": "memKind", "target_device": "deviceId"})
@@ -148,32 +125,21 @@ class _Export(Database):
         sets["target_memory"] = _memory(sets["target_memory"])
         if "memKind" not in self.has(_MEMSET):
             sets["target_memory"] = np.full(count, _DEVICE_MEMORY)
-        sets["operation"] = np.full(count, _MEMSET_OPERATION)
-        sets["source_memory"], sets["source_device"] = (np.full(count, _UNKNOWN_MEMORY), np.zeros(count, np.int64))
-        found = {name: np.concatenate([copies[name], sets[name]]) for name in copies}
+        sets["operation"] = np.full(count, MEMSET)
+        found = joined([copies, sets])
         self._unique(found, "globalPid")
-        order = (
-            "t0_ns", "t1_ns", "operation", "source_memory", "target_memory", "bytes", "device", "context", "stream",
-            "correlation", "source_device", "target_device", "graph_id", "graph_node",
-        )  # fmt: skip
-        return {name: found[name] for name in order}
+        return found
 
     def api(self) -> Columns:
         wanted = {
-            "t0_ns": "start",
-            "t1_ns": "end",
-            "domain": "eventClass",
-            "callback": "nameId",
-            "thread": "globalTid",
-            "correlation": "correlationId",
-            "return_value": "returnValue",
-            "globalTid": "globalTid",
-        }
+            "t0_ns": "start", "t1_ns": "end", "domain": "eventClass", "callback": "nameId", "thread": "globalTid",
+            "correlation": "correlationId", "return_value": "returnValue", "globalTid": "globalTid",
+        }  # fmt: skip
         runtime, driver = self.columns(_RUNTIME, wanted), self.columns(_DRIVER, wanted)
         # CUPTI's numbers: 1 the runtime, 0 the driver.
         runtime["domain"] = (runtime["domain"] == _RUNTIME_CLASS).astype(np.int64)
         driver["domain"] = np.zeros(len(driver["t0_ns"]), np.int64)
-        found = {name: np.concatenate([runtime[name], driver[name]]) for name in wanted}
+        found = joined([runtime, driver])
         self._unique(found, "globalTid")
         return found | {"callback": self.codes(found["callback"]), "thread": found["thread"] & _TID_MASK}
 

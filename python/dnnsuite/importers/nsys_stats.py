@@ -13,13 +13,10 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .._lazy import pandas as pd
 from . import nvprof
 from ._text import BadFile, fields_of, read_lines
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _COUNTS = {"Instances", "Num Calls", "Count", "Calls"}
 _NAMED = {

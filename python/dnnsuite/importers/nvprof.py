@@ -18,15 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..profiler.instrument import define
 from ._nvprof_text import as_csv, is_text_header
-from ._text import BadFile, fields_of, numbers, read_lines, read_rows
-from ._units import to_base
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ._text import BadFile, fields_of, numbers, read_lines, read_rows, to_base
 
 _NAMES = ("Name", "Kernel")
 _DURATIONS = ("Duration", "Avg. Duration", "Avg")
@@ -120,8 +118,6 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
 
 def of_lines(path: Path, lines: Sequence[str]) -> dict[str, pd.DataFrame]:
     """Read the lines of such a file, as :func:`read` does; `path` is for messages."""
-    import pandas as pd
-
     heads = [number for number, line in enumerate(lines) if is_header(line)]
     if not heads:
         raise BadFile(path, "no header of nvprof or nvvp: `Name` or `Kernel`, and durations, calls or metrics")
@@ -157,7 +153,7 @@ class _Page:
         if repeated:
             raise BadFile(path, f"column {repeated[0]!r} occurs twice", begin + 1)
         self.units = dict(fields)
-        at = [number for number in range(begin + 1, end) if _is_row(lines[number])]
+        at = [number for number in range(begin + 1, end) if "," in lines[number] and not lines[number].startswith("==")]
         if at and (units := self._row_of_units(lines[at[0]])):
             self.units |= units
             at = at[1:]
@@ -190,20 +186,14 @@ class _Page:
             table.loc[faults, "bytes"] = float("nan")  # what stands there is their number
             return {"unified": table}
         migrated = rows[self._of(_NAMES)].astype(str).str.match(r"\[Unified Memory ").to_numpy(bool)
-        if migrated.any():  # of a trace: pages, which are neither kernels nor calls
-            kept, pages = rows[~migrated].reset_index(drop=True), rows[migrated].reset_index(drop=True)
-            at = self.at
-            self.at = [place for place, is_page in zip(at, migrated, strict=True) if is_page]
-            found = {"unified": self._pages(pages)}
-            self.at = [place for place, is_page in zip(at, migrated, strict=True) if not is_page]
-            return found | self._of_rows(kept, first)
-        return self._of_rows(rows, first)
+        found = {"unified": self._pages(rows[migrated])} if migrated.any() else {}  # of a trace: no kernels, no calls
+        rows = rows[~migrated]
+        calls = self._are_calls(rows).to_numpy(bool)
+        found |= {"api": self._api(rows[calls])} if calls.any() else {}
+        return found | self._launches(rows[~calls], first)
 
     def _pages(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Pages of unified memory in a trace, a row for each time that some moved or a fault was served."""
-        import numpy as np
-        import pandas as pd
-
         device, time = self._of(_DEVICES), self._of(_DURATIONS)
         sizes = "Unified Memory" if "Unified Memory" in rows else "Size" if "Size" in rows else None
         moved = self._values(rows[sizes], self.units.get(sizes, "")) if sizes else None
@@ -216,22 +206,10 @@ class _Page:
         })  # fmt: skip
 
     def _times_of(self, rows: pd.DataFrame, time: str | None) -> Any:
-        import numpy as np
-
         if time is None:
             return np.full(len(rows), np.nan)
         values = self._values(rows[time], self.units.get(time, ""))
         return values["value"].where(values["unit"] == "ns").to_numpy()
-
-    def _of_rows(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
-        """Tables of the rows that are kernels, copies and calls."""
-        import numpy as np
-
-        calls = self._are_calls(rows).to_numpy(bool)
-        api = self._api(rows[calls].reset_index(drop=True), np.flatnonzero(calls)) if calls.any() else None
-        self.at = [at for at, call in zip(self.at, calls, strict=True) if not call]
-        found = self._launches(rows[~calls].reset_index(drop=True), first)
-        return found if api is None else found | {"api": api}
 
     def _are_calls(self, rows: pd.DataFrame) -> pd.Series:
         """True for rows of the host's calls: by their type, or in a trace by their lack of a device."""
@@ -245,56 +223,38 @@ class _Page:
             return (rows["Device"] == "") & (rows.get("Stream", rows["Device"]) == "")
         return rows[self._of(_NAMES)].isna()
 
-    def _api(self, rows: pd.DataFrame, places: Any) -> pd.DataFrame:
-        import numpy as np
-        import pandas as pd
-
-        everywhere, self.at = self.at, [self.at[place] for place in places]
+    def _api(self, rows: pd.DataFrame) -> pd.DataFrame:
         calls = self._of(_CALLS)
-        found = pd.DataFrame({
+        return pd.DataFrame({
             "name": rows["Name"].astype(object),
             "calls": self._numbers(rows[calls]) if calls else np.ones(len(rows)),
             "duration_ns": self._durations(rows, self._of(_DURATIONS) or "Avg"),
         })  # fmt: skip
-        self.at = everywhere
-        return found
 
     def _unified(self, rows: pd.DataFrame) -> pd.DataFrame:
-        import pandas as pd
-
         device, time = self._of(_DEVICES), "Total Time"
         return pd.DataFrame({
             "name": rows["Name"].astype(object),
             "device": rows[device].astype(object) if device else "",
             "count": self._counts(rows),
-            "bytes": self._bytes(rows["Total Size"]),
+            "bytes": self._values(rows["Total Size"], self.units.get("Total Size", ""))["value"],
             "duration_ns": self._times_of_pages(rows[time]) if time in rows else float("nan"),
         })  # fmt: skip
 
     def _counts(self, rows: pd.DataFrame) -> Any:
         """Numbers of migrations; of page faults, which have none of their own, the total stands where sizes do."""
-        import numpy as np
-
         faults = rows["Name"].astype(str).str.contains("page fault", case=False)
         total = rows["Total Size"].astype(str).str.extract(r"^\s*([\d.,]+)B?\s*$")[0]
         texts = rows["Count"].astype(str).where(~(faults & (rows["Count"].astype(str) == "")), total)
         return self._numbers(texts.fillna("")) if len(texts) else np.zeros(0)
 
-    def _bytes(self, texts: pd.Series) -> Any:
-        return self._values(texts, self.units.get("Total Size", "")).get("value")
-
     def _times_of_pages(self, texts: pd.Series) -> Any:
         """Durations, each with its unit; 0 without one, which nvprof writes where it took none, is missing."""
-        import numpy as np
-
         values = self._values(texts, self.units.get("Total Time", ""))
         timed = (values["unit"] == "ns") & (values["value"] > 0)
         return np.where(timed, values["value"], np.nan)
 
     def _launches(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
-        import numpy as np
-        import pandas as pd
-
         count = len(rows)
         calls, device = self._of(_CALLS), self._of(_DEVICES)
         long = "Metric Name" in self.columns
@@ -314,28 +274,25 @@ class _Page:
 
     def _numbers(self, texts: pd.Series) -> Any:
         """Numbers where nothing else may stand."""
-        import numpy as np
-
-        values, words = numbers(self.path, texts, self.at)
+        values, words = numbers(self.path, texts)
         if words.any():
-            first = int(np.flatnonzero(words)[0])
-            raise BadFile(self.path, f"{texts.iloc[first]!r} where a number must stand", self.at[first])
-        return self._counted(values)
+            line = texts.index[words][0]
+            raise BadFile(self.path, f"{texts[line]!r} where a number must stand", int(line))
+        return self._counted(values, texts.index)
 
-    def _counted(self, values: Any) -> Any:
+    def _counted(self, values: Any, lines: pd.Index) -> Any:
         """Counts and times as they are; none is negative."""
-        import numpy as np
-
         if (values < 0).any():
-            first = int(np.flatnonzero(values < 0)[0])
-            raise BadFile(self.path, "a count or a time is negative: the line is damaged", self.at[first])
+            line = int(lines[values < 0][0])
+            raise BadFile(self.path, "a count or a time is negative: the line is damaged", line)
         return values
 
     def _durations(self, rows: pd.DataFrame, column: str) -> Any:
         unit = self.units.get(column, "")
         carried = [_value(str(text)) for text in rows[column].cat.categories]
         if not unit and any(own in _UNITS_OF_TIME for _, own in carried):
-            return self._counted(self._values(rows[column], "")["value"].to_numpy())  # each with its own: `12.052ms`
+            values = self._values(rows[column], "")["value"].to_numpy()  # each with its own: `12.052ms`
+            return self._counted(values, rows.index)
         if unit not in _UNITS_OF_TIME:
             raise BadFile(
                 self.path, f"{column!r} is in {unit or 'no unit'}, not in {', '.join(_UNITS_OF_TIME)}", self.header + 1
@@ -344,8 +301,6 @@ class _Page:
 
     def _wide(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Metrics that have a column each."""
-        import pandas as pd
-
         known = {*_NAMES, *_DURATIONS, *_CALLS, *_DEVICES, *_OTHERS}
         parts = [
             self._values(rows[name], self.units.get(name, "")).assign(metric=name)
@@ -363,13 +318,10 @@ class _Page:
         return found[["row", "metric", "unit", "value", "text"]]
 
     def _values(self, texts: pd.Series, unit: str) -> pd.DataFrame:
-        import numpy as np
-        import pandas as pd
-
         parts = [_value(str(text)) for text in texts.cat.categories]
         codes = texts.cat.codes.to_numpy()
-        plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes]
-        values, words = numbers(self.path, plain, self.at)
+        plain = pd.Series([number for number, _ in parts], dtype=object).iloc[codes].set_axis(texts.index)
+        values, words = numbers(self.path, plain)
         scales = [_to_base(own or unit) if own != "level" else (1.0, "level") for _, own in parts]
         units = np.array([base for _, base in scales], dtype=object)[codes]
         said = words | (units == "level")
@@ -378,7 +330,7 @@ class _Page:
                 "row": np.arange(len(texts)),
                 "unit": units,
                 "value": values * np.array([factor for factor, _ in scales])[codes],
-                "text": texts.astype(object).where(pd.Series(said, index=texts.index), None),
+                "text": texts.astype(object).where(said, None),
             }
         )
 
@@ -386,10 +338,6 @@ class _Page:
 def _to_base(unit: str) -> tuple[float, str]:
     """Convert as :func:`to_base`; nvprof's kB, MB and GB are powers of 1024: a page of 4096 bytes is its `4.0000KB`."""
     return to_base(re.sub(r"^([KMGT])B", r"\1iB", unit))
-
-
-def _is_row(line: str) -> bool:
-    return "," in line and not line.startswith("==")
 
 
 def _value(text: str) -> tuple[str, str]:

@@ -8,32 +8,20 @@ of metrics are bytes of types that only CUPTI knows, and are not read: `nvprof -
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..profiler.activity.tables import tables_of
+from .._lazy import pandas as pd
+from ..profiler.activity.tables import MEMSET, tables_of
 from ._extent import timed, with_windows
-from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, opened, tables_in
-from ._text import BadFile, read_bytes
+from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, joined, opened, tables_in
+from ._text import BadFile
 from .nsys import without_version
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _NO_CALL = 2**32 - 1
 _ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 _KERNELS = ("CONCURRENT_KERNEL", "KERNEL")
 _OF_METRICS = ("METRIC", "METRIC_INSTANCE", "EVENT", "EVENT_INSTANCE")
-_LAUNCH = (
-    LAUNCH
-    | {"cluster_x": "", "cluster_y": "", "cluster_z": ""}
-    | RESOURCES
-    | {"graph_id": "", "graph_node": "", "name": "name"}
-)
-_COPY = ("t0_ns", "t1_ns", "operation", "source_memory", "target_memory", "bytes", "device", "context", "stream",
-         "correlation", "source_device", "target_device", "graph_id", "graph_node")  # fmt: skip
-_MEMSET_OPERATION = 255
 _MIGRATED = {1: 11, 2: 12, 8: 13}  # CUPTI's counter of unified memory → operation; others count faults
 _MANAGED = 5
 _BEGINS, _ENDS, _MARKS = 2, 4, 1
@@ -54,16 +42,12 @@ def read(path: str | Path) -> dict[str, pd.DataFrame]:
         BadFile: no SQLite file, a damaged one, or one without a record of CUDA in it.
     """
     path = Path(path)
-    if not path.is_file():
-        read_bytes(path)  # raises, saying what is there instead
     with opened(path) as db:
         session = _Session(path, db)
         session.read_strings("StringTable", "_id_")
         columns = {
             "kernels": session.kernels(), "memops": session.memops(), "api": session.api(),
             "overhead": session.overhead(), "syncs": session.syncs(),
-            "graphs": dict.fromkeys(("t0_ns", "t1_ns", "device", "context", "stream", "correlation", "graph_id"),
-                                    np.zeros(0, np.int64)),
         }  # fmt: skip
         columns["markers"], columns["marker_data"] = session.markers()
         if not any(len(next(iter(each.values()))) for each in columns.values()):
@@ -92,42 +76,31 @@ class _Session(Database):
     """One file: its tables as columns `[rows]`, with the names that `tables_of` takes."""
 
     def kernels(self) -> Columns:
-        parts = [self.columns(_ACTIVITY + kind, _LAUNCH) for kind in _KERNELS]
-        found = {name: np.concatenate([part[name] for part in parts]) for name in _LAUNCH}
-        found["name"] = self.codes(found["name"])
-        return {"t0_ns": found.pop("t0_ns"), "t1_ns": found.pop("t1_ns"), "name": found.pop("name")} | found
+        found = joined([self.columns(_ACTIVITY + kind, LAUNCH | RESOURCES | {"name": "name"}) for kind in _KERNELS])
+        return found | {"name": self.codes(found["name"])}
 
     def memops(self) -> Columns:
         copies = self._copies("MEMCPY", "deviceId", "deviceId")
         peers = self._copies("MEMCPY2", "srcDeviceId", "dstDeviceId")
-        sets = self._filled(
-            self.columns(_ACTIVITY + "MEMSET", WORK | {"bytes": "bytes", "target_memory": "memoryKind"})
-        )
-        sets["operation"][:] = _MEMSET_OPERATION
-        parts = [copies, peers, sets, self._migrations()]
-        return {name: np.concatenate([part[name] for part in parts]) for name in _COPY}
+        sets = self.columns(_ACTIVITY + "MEMSET", WORK | {"bytes": "bytes", "target_memory": "memoryKind"})
+        sets["operation"] = np.full(len(sets["t0_ns"]), MEMSET)
+        return joined([copies, peers, sets, self._migrations()])
 
     def _copies(self, kind: str, source: str, target: str) -> Columns:
-        return self._filled(self.columns(_ACTIVITY + kind, WORK | {
+        return self.columns(_ACTIVITY + kind, WORK | {
             "operation": "copyKind", "source_memory": "srcKind", "target_memory": "dstKind", "bytes": "bytes",
             "source_device": source, "target_device": target,
-        }))  # fmt: skip
+        })  # fmt: skip
 
     def _migrations(self) -> Columns:
         found = self.columns(_ACTIVITY + "UNIFIED_MEMORY_COUNTER", WORK | {
             "counter": "counterKind", "bytes": "value", "source_device": "srcId", "target_device": "dstId",
         })  # fmt: skip
         moved = np.isin(found["counter"], list(_MIGRATED))
-        found = self._filled({name: values[moved] for name, values in found.items()})
+        found = {name: values[moved] for name, values in found.items()}
         found["operation"] = np.array([_MIGRATED[int(kind)] for kind in found["counter"]], np.int64)
-        found["device"] = np.where(found["counter"] == 1, found["target_device"], found["source_device"])
-        found["source_memory"] = found["target_memory"] = np.full(len(found["counter"]), _MANAGED)
-        return found
-
-    @staticmethod
-    def _filled(found: Columns) -> Columns:
-        count = len(found["t0_ns"])
-        return {name: np.zeros(count, np.int64) for name in _COPY} | found
+        found["device"] = np.where(found.pop("counter") == 1, found["target_device"], found["source_device"])
+        return found | dict.fromkeys(("source_memory", "target_memory"), np.full(len(found["device"]), _MANAGED))
 
     def api(self) -> Columns:
         wanted = {
@@ -135,17 +108,14 @@ class _Session(Database):
             "return_value": "returnValue",
         }  # fmt: skip
         driver, runtime = (self.columns(_ACTIVITY + kind, wanted) for kind in ("DRIVER", "RUNTIME"))
-        found = {name: np.concatenate([driver[name], runtime[name]]) for name in wanted}
-        found["domain"] = np.repeat([0, 1], [len(driver["t0_ns"]), len(runtime["t0_ns"])])
+        runtime["domain"] = np.ones(len(runtime["t0_ns"]), np.int64)
+        found = joined([driver, runtime])
         calls = found["callback"]  # numbers of 32 bits; of a damaged file any
         found["callback"] = np.where((calls >= 0) & (calls <= _NO_CALL), calls, _NO_CALL)
         return found
 
     def overhead(self) -> Columns:
-        return self.columns(
-            _ACTIVITY + "OVERHEAD",
-            {"t0_ns": "start", "t1_ns": "end", "kind": "overheadKind", "thread": "", "correlation": ""},
-        )
+        return self.columns(_ACTIVITY + "OVERHEAD", {"t0_ns": "start", "t1_ns": "end", "kind": "overheadKind"})
 
     def syncs(self) -> Columns:
         return self.columns(_ACTIVITY + "SYNCHRONIZATION", {

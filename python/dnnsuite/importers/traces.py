@@ -7,19 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler import define, definitions
 from ..profiler.activity import analyse, by_call, by_copy, by_range, intervals
 from ..profiler.operators import analyse_operators
 from . import nvprof
 from ._loading import TRACES, Imported
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DATA = re.compile(r"enumerate\(DataLoader")
 _UPDATE = re.compile(r"Optimizer\.step#")
@@ -61,7 +59,7 @@ def analyse_trace(found: Imported) -> dict[str, pd.DataFrame]:
     results = {}
     if found.windows:
         api = tables["api"].head(0) if tables["api"].attrs.get("clock_offset_ns") else tables["api"]
-        ranges = _ranges(tables["markers"])
+        ranges = tables["markers"][tables["markers"]["t1_ns"] > tables["markers"]["t0_ns"]]
         results = analyse({**tables, "api": api}, found.windows, ranges if len(ranges) else None)
         if "kernels_by_span" in results:
             results["kernels_by_range"] = results.pop("kernels_by_span")
@@ -84,10 +82,6 @@ def summed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         "ranges": by_range(tables["markers"]),
     }
     return {name: table for name, table in made.items() if len(table)}
-
-
-def _ranges(markers: pd.DataFrame) -> pd.DataFrame:
-    return markers[markers["t1_ns"] > markers["t0_ns"]]
 
 
 def _titled(found: Imported, results: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -141,8 +135,6 @@ def merge_ranks(traces: Sequence[Imported]) -> Ranks:
     Raises:
         InvalidArgument: fewer than two traces, one that is no trace, or two of one rank.
     """
-    import pandas as pd
-
     _check(traces)
     numbers = _numbers(traces)
     order = np.argsort(numbers)
@@ -175,7 +167,7 @@ def _check(traces: Sequence[Imported]) -> None:
 
 def _numbers(traces: Sequence[Imported]) -> list[int]:
     """Return each file's rank: by the trace, else by the file's name, else by the order of files."""
-    named = [_named_rank(trace) for trace in traces]
+    named: list[int | None] = [trace.tables["kernels"].attrs.get("about", {}).get("rank") for trace in traces]
     if None in named or len({*named}) < len(named):
         by_name = [re.search(r"rank[-_ ]?(\d+)", trace.path.name, re.IGNORECASE) for trace in traces]
         named = [int(found[1]) if found else None for found in by_name]
@@ -186,11 +178,6 @@ def _numbers(traces: Sequence[Imported]) -> list[int]:
         twice = next(rank for rank in known if known.count(rank) > 1)
         raise InvalidArgument(f"two of the traces are of rank {twice}: give one of each")
     return known
-
-
-def _named_rank(trace: Imported) -> int | None:
-    about: dict[str, int] = trace.tables["kernels"].attrs.get("about", {})
-    return about.get("rank")
 
 
 def _of_rank(trace: Imported) -> dict[str, float]:
@@ -213,8 +200,6 @@ def _of_rank(trace: Imported) -> dict[str, float]:
 
 def _waits(traces: Sequence[Imported], numbers: Sequence[int]) -> dict[int, dict[str, float]]:
     """List each rank's waits, those it caused, and how often it came last; empty without common collectives."""
-    import pandas as pd
-
     columns = {}
     for rank, trace in zip(numbers, traces, strict=True):
         kernels = trace.tables["kernels"]
@@ -269,8 +254,6 @@ def compare_traces(first: Imported, second: Imported) -> pd.DataFrame:
     Raises:
         InvalidArgument: a file without times of kernels or operators, or one of kernels and one of operators.
     """
-    import pandas as pd
-
     kinds, tables = zip(*map(_times, (first, second)), strict=True)
     if kinds[0] != kinds[1]:
         raise InvalidArgument(f"{first.path} has {kinds[0]}, {second.path} has {kinds[1]}: they cannot be compared")
@@ -327,8 +310,6 @@ def _shares(sums: pd.DataFrame) -> pd.DataFrame:
 
 def _times(found: Imported) -> tuple[str, pd.DataFrame]:
     """Return ("kernels" or "operators", table of name, calls, ns) of one file."""
-    import pandas as pd
-
     tables = found.tables
     if found.kind in TRACES and len(tables["kernels"]):
         return "kernels", _sums(tables["kernels"].assign(ns=tables["kernels"]["t1_ns"] - tables["kernels"]["t0_ns"]))

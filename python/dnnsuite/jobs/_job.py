@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ..errors import InvalidArgument, did_you_mean, some_of
+from .workload import MAKES_BATCHES
 
 if TYPE_CHECKING:
     import torch
@@ -252,7 +253,7 @@ class Job(abc.ABC):
 
 _REGISTRY: dict[str, type[Job]] = {}
 _TODAY = (
-    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dit", "unet", "detector", "conformer",
+    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dino", "dit", "unet", "detector", "conformer",
     "molecules", "rgat", "dcnv2", "ppo",
 )  # fmt: skip
 # The package's own and their modules, which register themselves: first the suite of 2019, in its order.
@@ -281,9 +282,7 @@ _OWN = {
 # Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
 _SPREAD = "is one model on every device, which is not swept"
 _ALONE = {
-    **dict.fromkeys(
-        ("cart", "atari", "grpo", "ppo"), "makes its batches with the model, which an array does not share"
-    ),
+    **dict.fromkeys(("cart", "atari", "grpo", "ppo"), MAKES_BATCHES),
     **dict.fromkeys(("dcgan_all", "convnet_distributed", "convnet_distributed_fp16"), _SPREAD),
     "loader": "reads images and trains nothing",
     "translator": "packs sentences by their lengths, which no array does",

@@ -24,6 +24,7 @@ Values = Mapping[str, Any]
 Loss = Callable[..., "torch.Tensor"]
 
 PRESETS = ("quick", "default", "paper")
+MAKES_BATCHES = "makes its batches with the model, which an array does not share"
 BASELINES = "baselines"  # preset of a job of the suite of 2019, which a suite takes where it is there
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no number of batches
 _OBSERVATIONS = 30  # of a run, where a preset names no other number

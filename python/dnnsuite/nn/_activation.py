@@ -7,66 +7,52 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from ..errors import InvalidArgument
 from . import functional
+from ._stateless import Stateless
 from .array_module import ArrayModule, check_models, per_model
 from .functional.activation import leaky_by_chance
 from .model_tensor import physical
 from .random_streams import advance
 
 
-class _Along(ArrayModule):
+class _Along(Stateless):
     """Activation along `dim`, which counts the dimensions of one model."""
 
-    function: ClassVar[Callable[..., torch.Tensor]]
+    dim: int | None
 
-    def __init__(self, dim: int | None = None, *, B: int) -> None:
-        super().__init__(B)
-        self.dim = dim
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"dim": module.dim}
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, type(self).__name__)
-        return type(self).function(x, self.dim)
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        check_models(x, self.B, type(self).__name__, least=1)
+        function: Callable[..., torch.Tensor] = getattr(functional, self.function)
+        if x.dim() == 1:  # a model's single number, which torch takes for a line of one
+            return function(x.unsqueeze(1), self.dim).squeeze(1)
+        return function(x, self.dim)
 
 
-class Softmax(_Along, function=functional.softmax):
+class Softmax(_Along, function="softmax"):
     """`torch.nn.Softmax` for B models; `dim` counts without the model."""
 
 
-class Softmin(_Along, function=functional.softmin):
+class Softmin(_Along, function="softmin"):
     """`torch.nn.Softmin` for B models; `dim` counts without the model."""
 
 
-class LogSoftmax(_Along, function=functional.log_softmax):
+class LogSoftmax(_Along, function="log_softmax"):
     """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
 
 
-class GLU(_Along):
+class GLU(Stateless, function="glu"):
     """`torch.nn.GLU` for B models; `dim` counts without the model."""
-
-    function = functional.glu
-
-    def __init__(self, dim: int = -1, *, B: int) -> None:
-        super().__init__(dim, B=B)
 
 
 class Softmax2d(ArrayModule):
     """`torch.nn.Softmax2d` for B models: over the channels of `[B, N, C, H, W]` or `[B, C, H, W]`."""
 
-    def __init__(self, *, B: int) -> None:
-        super().__init__(B)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {}
+    arguments = ()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "Softmax2d")
@@ -124,7 +110,7 @@ class PReLU(_OwnNumbers):
         self.weight.copy_(torch.tensor(self.init).unsqueeze(1).expand_as(self.weight))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "PReLU")
+        check_models(x, self.B, "PReLU", least=1)
         return functional.prelu(x, self.weight)
 
 

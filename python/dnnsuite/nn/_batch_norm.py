@@ -11,22 +11,22 @@ import torch
 from .. import ops
 from ..errors import InvalidArgument
 from . import functional
-from ._normalization import HAS_BIAS
-from .array_module import ArrayModule, check_models
+from ._normalization import Affine, bias_of
+from .array_module import check_models
 from .functional.normalization import check_batch
 from .sharing import held_once, is_frozen, make_own
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
-class _NormBase(ArrayModule):
+class _NormBase(Affine):
     """Base of batch and instance normalisation: parameters, running statistics, arguments."""
 
     per_model_lists = ("momenta",)
     ranks: ClassVar[tuple[int, ...]]  # of the input, model and batch included
 
-    weight: torch.Tensor | None
-    bias: torch.Tensor | None
+    arguments = ("num_features", "eps", "affine", "track_running_stats")
+
     running_mean: torch.Tensor | None
     running_var: torch.Tensor | None
     num_batches_tracked: torch.Tensor | None
@@ -47,11 +47,8 @@ class _NormBase(ArrayModule):
         self.num_features, self.eps = num_features, eps
         self.affine, self.track_running_stats = affine, track_running_stats
         self.momentum = momentum
+        self._own_affine((num_features,), device, dtype, weight=affine, bias=affine and bias)
         where = {"device": device, "dtype": dtype}
-        weight = torch.nn.Parameter(torch.ones(B, num_features, **where)) if affine else None
-        self.register_parameter("weight", weight)
-        has_bias = affine and bias
-        self.register_parameter("bias", torch.nn.Parameter(torch.zeros(B, num_features, **where)) if has_bias else None)
         tracked = track_running_stats
         self.register_buffer("running_mean", torch.zeros(B, num_features, **where) if tracked else None)
         self.register_buffer("running_var", torch.ones(B, num_features, **where) if tracked else None)
@@ -90,20 +87,12 @@ class _NormBase(ArrayModule):
     def reset_parameters(self) -> None:
         """Reset weights to one, biases to zero, and the running statistics."""
         self.reset_running_stats()
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-        if self.bias is not None:
-            self.bias.zero_()
+        super().reset_parameters()
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "num_features": module.num_features,
-            "eps": module.eps,
-            "momentum": module.momenta if isinstance(module, _NormBase) else module.momentum,
-            "affine": module.affine,
-            "track_running_stats": module.track_running_stats,
-        } | ({"bias": module.bias is not None or not module.affine} if HAS_BIAS else {})
+        momentum = module.momenta if isinstance(module, _NormBase) else module.momentum
+        return super().arguments_of(module) | {"momentum": momentum} | bias_of(module)
 
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from .array_module import ArrayModule, check_models
 class Bilinear(ArrayModule):
     """`torch.nn.Bilinear` for B models: `[B, *, I1]` and `[B, *, I2]` to `[B, *, O]`; `weight` is `[B, O, I1, I2]`."""
 
+    arguments = ("in1_features", "in2_features", "out_features", "bias")
+
     bias: torch.Tensor | None
 
     def __init__(
@@ -44,15 +46,6 @@ class Bilinear(ArrayModule):
         for index in range(self.B):
             for parameter in self.parameters():
                 torch.nn.init.uniform_(parameter[index], -bound, bound)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "in1_features": module.in1_features,
-            "in2_features": module.in2_features,
-            "out_features": module.out_features,
-            "bias": module.bias is not None,
-        }
 
     def forward(self, input1: torch.Tensor, input2: torch.Tensor) -> torch.Tensor:
         check_models(input1, self.B, "Bilinear")

@@ -108,8 +108,7 @@ class _ConvBase(ArrayModule):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        values = {name: getattr(module, name) for name in cls.arguments}
-        return values | {"bias": module.bias is not None}
+        return super().arguments_of(module) | {"bias": module.bias is not None}
 
     def _convolved(self, convolve: Callable[..., torch.Tensor], x: torch.Tensor, *rest: Any) -> torch.Tensor:
         """Call `convolve(x, weight, bias, *rest)` in the layer's `compute_dtype`."""

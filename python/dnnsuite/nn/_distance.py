@@ -8,23 +8,12 @@ from typing import Any
 import torch
 
 from . import functional
+from ._stateless import Stateless
 from .array_module import ArrayModule, check_models
 
 
-class CosineSimilarity(ArrayModule):
+class CosineSimilarity(Stateless, function="cosine_similarity"):
     """`torch.nn.CosineSimilarity` for B models; `dim` counts the dimensions of one model, so 1 is 2 of `[B, N, D]`."""
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8, *, B: int) -> None:
-        super().__init__(B)
-        self.dim, self.eps = dim, eps
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"dim": module.dim, "eps": module.eps}
-
-    def forward(self, x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-        check_models(x1, self.B, "CosineSimilarity")
-        return functional.cosine_similarity(x1, x2, self.dim, self.eps)
 
 
 class PairwiseDistance(ArrayModule):

@@ -23,6 +23,8 @@ class Linear(ArrayModule):
     (torch.Size([3, 10, 784]), torch.Size([3, 32, 10]))
     """
 
+    arguments = ("in_features", "out_features", "bias")
+
     compute_dtype: torch.dtype | None = None  # of products, if not that of the parameters: `nn.compute_dtype`
     activations = frozenset({"relu", "gelu"})
 
@@ -47,10 +49,6 @@ class Linear(ArrayModule):
             if self.bias is not None:
                 bound = self.in_features**-0.5 if self.in_features else 0.0
                 torch.nn.init.uniform_(self.bias[index], -bound, bound)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"in_features": module.in_features, "out_features": module.out_features, "bias": module.bias is not None}
 
     def shape_of_result(self, x: torch.Tensor) -> torch.Size:
         return torch.Size((*x.shape[:-1], self.out_features))

@@ -31,8 +31,8 @@ LossT = TypeVar("LossT", bound="Loss")
 class Loss(ArrayModule):
     """Base of the losses: a subclass is named after its class of torch, whose arguments it has.
 
-    Keywords of a subclass: `function` computes the losses; numbers named in `per_model_lists` may differ; tensors named
-    in `weights` are buffers `[B, ...]`, with `class_weights` `[C]` or `[B, C]`; `reductions` are additional ones.
+    Keywords of a subclass: `function` computes the losses; the numbers that it takes for each model may differ; weights
+    are buffers `[B, ...]`, with `class_weights` `[C]` or `[B, C]`; `reductions` are additional ones.
     """
 
     function: ClassVar[Callable[..., Tensor]]
@@ -71,6 +71,9 @@ class Loss(ArrayModule):
         """Read torch's signature once per class: in each forward it would take as long as the loss."""
         super().__init_subclass__(**attributes)
         cls._option_names = tuple(name for name in cls._signature().parameters if name not in _LEGACY)
+        cls.weights = tuple(name for name in cls._option_names if name in ("weight", "pos_weight"))
+        own: frozenset[str] = getattr(cls.function, "own_numbers", frozenset())
+        cls.per_model_lists = tuple(name for name in cls._option_names if name in own)
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
         """Stack a weight for all models, or a list with one or None (all ones) per model, to `[B, ...]`."""
@@ -131,13 +134,7 @@ class Loss(ArrayModule):
         return type(self).function(*inputs, **options)
 
 
-class CrossEntropyLoss(
-    Loss,
-    function=functional.cross_entropy,
-    per_model_lists=("label_smoothing",),
-    weights=("weight",),
-    class_weights=True,
-):
+class CrossEntropyLoss(Loss, function=functional.cross_entropy, class_weights=True):
     """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
 
     Targets may also be probabilities of the classes, `[B, N, C]`. The mean of each model is over its own samples whose
@@ -159,7 +156,7 @@ class CrossEntropyLoss(
     label_smoothing: list[float]
 
 
-class NLLLoss(Loss, function=functional.nll_loss, weights=("weight",), class_weights=True):
+class NLLLoss(Loss, function=functional.nll_loss, class_weights=True):
     """`torch.nn.NLLLoss` for B models: log-probabilities `[B, N, C, ...]` with class indices `[B, N, ...]`.
 
     `weight` is `[C]` or `[B, C]`.
@@ -174,90 +171,75 @@ class NLLLoss2d(NLLLoss):
         return inspect.signature(torch.nn.NLLLoss)
 
 
-class BCELoss(Loss, function=functional.binary_cross_entropy, weights=("weight",)):
-    """`torch.nn.BCELoss` for B models: probabilities `[B, N, ...]` with targets between 0 and 1."""
+def _loss(name: str, function: Callable[..., Tensor], what: str, **attributes: Any) -> Any:
+    """Make the loss that is called `name`, of a function, which takes `what`."""
+    shown = {"__module__": __name__, "__qualname__": name, "__doc__": f"`torch.nn.{name}` for B models: {what}."}
+    kind: Any = type(Loss)
+    return kind(name, (Loss,), shown, function=function, **attributes)
 
 
-class BCEWithLogitsLoss(Loss, function=functional.binary_cross_entropy_with_logits, weights=("weight", "pos_weight")):
-    """`torch.nn.BCEWithLogitsLoss` for B models: logits `[B, N, ...]` with targets between 0 and 1."""
-
-
-class MSELoss(Loss, function=functional.mse_loss):
-    """`torch.nn.MSELoss` for B models: squared differences of two `[B, N, ...]`."""
-
-
-class L1Loss(Loss, function=functional.l1_loss):
-    """`torch.nn.L1Loss` for B models: absolute differences of two `[B, N, ...]`."""
-
-
-class SmoothL1Loss(Loss, function=functional.smooth_l1_loss, per_model_lists=("beta",)):
-    """`torch.nn.SmoothL1Loss` for B models: squares of differences below `beta`, lines above; `[B, N, ...]`."""
-
-
-class HuberLoss(Loss, function=functional.huber_loss, per_model_lists=("delta",)):
-    """`torch.nn.HuberLoss` for B models: half squares of differences below `delta`, lines above; `[B, N, ...]`."""
-
-
-class KLDivLoss(Loss, function=functional.kl_div, reductions=("batchmean",)):
-    """`torch.nn.KLDivLoss` for B models: log-probabilities `[B, N, ...]` with probabilities, or their logarithms."""
-
-
-class PoissonNLLLoss(Loss, function=functional.poisson_nll_loss, per_model_lists=("eps",)):
-    """`torch.nn.PoissonNLLLoss` for B models: counts `[B, N, ...]` under Poisson distributions."""
-
-
-class GaussianNLLLoss(Loss, function=functional.gaussian_nll_loss, per_model_lists=("eps",)):
-    """`torch.nn.GaussianNLLLoss` for B models: means, targets and variances of normal distributions, `[B, N, ...]`."""
-
-
-class HingeEmbeddingLoss(Loss, function=functional.hinge_embedding_loss, per_model_lists=("margin",)):
-    """`torch.nn.HingeEmbeddingLoss` for B models: distances `[B, N, ...]` with targets 1 or -1."""
-
-
-class SoftMarginLoss(Loss, function=functional.soft_margin_loss):
-    """`torch.nn.SoftMarginLoss` for B models: scores `[B, N, ...]` with targets 1 or -1."""
-
-
-class MultiMarginLoss(
-    Loss,
-    function=functional.multi_margin_loss,
-    per_model_lists=("margin", "p"),
-    weights=("weight",),
+BCELoss = _loss("BCELoss", functional.binary_cross_entropy, "probabilities `[B, N, ...]` with targets between 0 and 1")
+BCEWithLogitsLoss = _loss(
+    "BCEWithLogitsLoss",
+    functional.binary_cross_entropy_with_logits,
+    "logits `[B, N, ...]` with targets between 0 and 1",
+)
+MSELoss = _loss("MSELoss", functional.mse_loss, "squared differences of two `[B, N, ...]`")
+L1Loss = _loss("L1Loss", functional.l1_loss, "absolute differences of two `[B, N, ...]`")
+SmoothL1Loss = _loss(
+    "SmoothL1Loss", functional.smooth_l1_loss, "squares of differences below `beta`, lines above; `[B, N, ...]`"
+)
+HuberLoss = _loss(
+    "HuberLoss", functional.huber_loss, "half squares of differences below `delta`, lines above; `[B, N, ...]`"
+)
+KLDivLoss = _loss(
+    "KLDivLoss",
+    functional.kl_div,
+    "log-probabilities `[B, N, ...]` with probabilities, or their logarithms",
+    reductions=("batchmean",),
+)
+PoissonNLLLoss = _loss(
+    "PoissonNLLLoss", functional.poisson_nll_loss, "counts `[B, N, ...]` under Poisson distributions"
+)
+GaussianNLLLoss = _loss(
+    "GaussianNLLLoss",
+    functional.gaussian_nll_loss,
+    "means, targets and variances of normal distributions, `[B, N, ...]`",
+)
+HingeEmbeddingLoss = _loss(
+    "HingeEmbeddingLoss", functional.hinge_embedding_loss, "distances `[B, N, ...]` with targets 1 or -1"
+)
+SoftMarginLoss = _loss("SoftMarginLoss", functional.soft_margin_loss, "scores `[B, N, ...]` with targets 1 or -1")
+MultiMarginLoss = _loss(
+    "MultiMarginLoss",
+    functional.multi_margin_loss,
+    "scores `[B, N, C]` with class indices `[B, N]`. `weight` is `[C]` or `[B, C]`",
     class_weights=True,
-):
-    """`torch.nn.MultiMarginLoss` for B models: scores `[B, N, C]` with class indices `[B, N]`.
-
-    `weight` is `[C]` or `[B, C]`.
-    """
-
-
-class MultiLabelMarginLoss(Loss, function=functional.multilabel_margin_loss):
-    """`torch.nn.MultiLabelMarginLoss` for B models: scores `[B, N, C]` with lists of classes.
-
-    The lists are `[B, N, C]` too, and end at the first -1.
-    """
-
-
-class MultiLabelSoftMarginLoss(Loss, function=functional.multilabel_soft_margin_loss, weights=("weight",)):
-    """`torch.nn.MultiLabelSoftMarginLoss` for B models: scores `[B, N, C]` with 0 or 1 for each class."""
-
-
-class CosineEmbeddingLoss(Loss, function=functional.cosine_embedding_loss, per_model_lists=("margin",)):
-    """`torch.nn.CosineEmbeddingLoss` for B models: two vectors per sample, `[B, N, D]`, with targets 1 or -1."""
-
-
-class MarginRankingLoss(Loss, function=functional.margin_ranking_loss, per_model_lists=("margin",)):
-    """`torch.nn.MarginRankingLoss` for B models: two scores per sample, `[B, N]`, and 1 or -1 for the higher one."""
-
-
-class TripletMarginLoss(Loss, function=functional.triplet_margin_loss, per_model_lists=("margin", "p", "eps")):
-    """`torch.nn.TripletMarginLoss` for B models: anchors, positives and negatives, `[B, N, D]` each."""
-
-
-class TripletMarginWithDistanceLoss(
-    Loss, function=functional.triplet_margin_with_distance_loss, per_model_lists=("margin",)
-):
-    """`TripletMarginLoss` with a distance function of the caller, which gets `[N, D]` of one model at a time."""
+)
+MultiLabelMarginLoss = _loss(
+    "MultiLabelMarginLoss",
+    functional.multilabel_margin_loss,
+    "scores `[B, N, C]` with lists of classes. The lists are `[B, N, C]` too, and end at the first -1",
+)
+MultiLabelSoftMarginLoss = _loss(
+    "MultiLabelSoftMarginLoss", functional.multilabel_soft_margin_loss, "scores `[B, N, C]` with 0 or 1 for each class"
+)
+CosineEmbeddingLoss = _loss(
+    "CosineEmbeddingLoss", functional.cosine_embedding_loss, "two vectors per sample, `[B, N, D]`, with targets 1 or -1"
+)
+MarginRankingLoss = _loss(
+    "MarginRankingLoss",
+    functional.margin_ranking_loss,
+    "two scores per sample, `[B, N]`, and 1 or -1 for the higher one",
+)
+TripletMarginLoss = _loss(
+    "TripletMarginLoss", functional.triplet_margin_loss, "anchors, positives and negatives, `[B, N, D]` each"
+)
+TripletMarginWithDistanceLoss = _loss(
+    "TripletMarginWithDistanceLoss",
+    functional.triplet_margin_with_distance_loss,
+    "a distance function of the caller gets `[N, D]` of one model at a time",
+)
 
 
 class CTCLoss(Loss, function=functional.ctc_loss):

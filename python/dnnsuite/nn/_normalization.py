@@ -11,13 +11,40 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
+from ._stateless import Stateless
 from .array_module import ArrayModule, check_models
 
 #: Newer torch can leave out the bias of a group or batch norm alone.
-HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm.__init__).parameters
+_HAS_BIAS = "bias" in inspect.signature(torch.nn.GroupNorm.__init__).parameters
 
 
-class LayerNorm(ArrayModule):
+def bias_of(module: Any) -> dict[str, bool]:
+    """Argument `bias` of a group, batch or instance norm, where torch has it."""
+    return {"bias": module.bias is not None or not module.affine} if _HAS_BIAS else {}
+
+
+class Affine(ArrayModule):
+    """Base of normalisations: weights that start at one and biases that start at zero, `[B, *shape]`."""
+
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+
+    def _own_affine(self, shape: tuple[int, ...], device: Any, dtype: Any, **has: bool) -> None:
+        """Register the parameters named in `has`, where it is true; None where it is false."""
+        for name, it_has in has.items():
+            values = torch.empty(self.B, *shape, device=device, dtype=dtype) if it_has else None
+            self.register_parameter(name, None if values is None else torch.nn.Parameter(values))
+        Affine.reset_parameters(self)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Set weights to one and biases to zero, like torch."""
+        for name, value in (("weight", 1.0), ("bias", 0.0)):
+            if (parameter := self._parameters.get(name)) is not None:
+                parameter.fill_(value)
+
+
+class LayerNorm(Affine):
     """`torch.nn.LayerNorm` for B models: `[B, *, *normalized_shape]` to the same.
 
     Weight and bias are `[B, *normalized_shape]`.
@@ -27,6 +54,8 @@ class LayerNorm(ArrayModule):
     >>> nn.LayerNorm(16, B=3)(torch.randn(3, 8, 16)).shape
     torch.Size([3, 8, 16])
     """
+
+    arguments = ("normalized_shape", "eps", "elementwise_affine", "bias")
 
     def __init__(
         self,
@@ -42,45 +71,20 @@ class LayerNorm(ArrayModule):
         super().__init__(B)
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        where = {"device": device, "dtype": dtype}
-        if elementwise_affine:
-            self.weight = torch.nn.Parameter(torch.ones(B, *shape, **where))
-        else:
-            self.register_parameter("weight", None)
-        if elementwise_affine and bias:
-            self.bias = torch.nn.Parameter(torch.zeros(B, *shape, **where))
-        else:
-            self.register_parameter("bias", None)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Set weights to one and biases to zero, like torch."""
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-        if self.bias is not None:
-            self.bias.zero_()
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "normalized_shape": tuple(module.normalized_shape),
-            "eps": module.eps,
-            "elementwise_affine": module.elementwise_affine,
-            "bias": module.bias is not None,
-        }
+        self._own_affine(shape, device, dtype, weight=elementwise_affine, bias=elementwise_affine and bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "LayerNorm")
         return functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
-class RMSNorm(ArrayModule):
+class RMSNorm(Affine):
     """`torch.nn.RMSNorm` for B models: `[B, *, *normalized_shape]` to the same; the weight is `[B, *normalized_shape]`.
 
     `eps=None` is the machine epsilon of the input's dtype.
     """
 
-    weight: torch.Tensor | None
+    arguments = ("normalized_shape", "eps", "elementwise_affine")
 
     def __init__(
         self,
@@ -95,34 +99,17 @@ class RMSNorm(ArrayModule):
         super().__init__(B)
         shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
-        where = {"device": device, "dtype": dtype}
-        weight = torch.nn.Parameter(torch.ones(B, *shape, **where)) if elementwise_affine else None
-        self.register_parameter("weight", weight)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Set weights to one, like torch."""
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "normalized_shape": tuple(module.normalized_shape),
-            "eps": module.eps,
-            "elementwise_affine": module.elementwise_affine,
-        }
+        self._own_affine(shape, device, dtype, weight=elementwise_affine)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "RMSNorm")
         return functional.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
-class GroupNorm(ArrayModule):
+class GroupNorm(Affine):
     """`torch.nn.GroupNorm` for B models: `[B, N, C, *]` to the same; weight and bias are `[B, C]`."""
 
-    weight: torch.Tensor | None
-    bias: torch.Tensor | None
+    arguments = ("num_groups", "num_channels", "eps", "affine")
 
     def __init__(
         self,
@@ -140,28 +127,11 @@ class GroupNorm(ArrayModule):
         if num_channels % num_groups != 0:
             raise InvalidArgument(f"num_channels={num_channels} must be divisible by num_groups={num_groups}")
         self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
-        where = {"device": device, "dtype": dtype}
-        weight = torch.nn.Parameter(torch.ones(B, num_channels, **where)) if affine else None
-        self.register_parameter("weight", weight)
-        has_bias = affine and bias
-        self.register_parameter("bias", torch.nn.Parameter(torch.zeros(B, num_channels, **where)) if has_bias else None)
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Set weights to one and biases to zero, like torch."""
-        if self.weight is not None:
-            self.weight.fill_(1.0)
-        if self.bias is not None:
-            self.bias.zero_()
+        self._own_affine((num_channels,), device, dtype, weight=affine, bias=affine and bias)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "num_groups": module.num_groups,
-            "num_channels": module.num_channels,
-            "eps": module.eps,
-            "affine": module.affine,
-        } | ({"bias": module.bias is not None or not module.affine} if HAS_BIAS else {})
+        return super().arguments_of(module) | bias_of(module)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         check_models(x, self.B, "GroupNorm")
@@ -173,17 +143,5 @@ class GroupNorm(ArrayModule):
         return functional.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-class LocalResponseNorm(ArrayModule):
+class LocalResponseNorm(Stateless, function="local_response_norm"):
     """`torch.nn.LocalResponseNorm` for B models: `[B, N, C, *]` to the same."""
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0, *, B: int) -> None:
-        super().__init__(B)
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"size": module.size, "alpha": module.alpha, "beta": module.beta, "k": module.k}
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        check_models(x, self.B, "LocalResponseNorm")
-        return functional.local_response_norm(x, self.size, self.alpha, self.beta, self.k)

@@ -8,12 +8,11 @@ from typing import ClassVar
 import torch
 
 from . import functional
-from ._stateless import Stateless
+from ._stateless import Stateless, of_dimensions
 from .array_module import check_models
 
 
 class _Pad(Stateless):
-    arguments: ClassVar[tuple[str, ...]] = ("padding",)
     function = "pad"
     mode: ClassVar[str]
     padding: tuple[int, ...]
@@ -23,61 +22,8 @@ class _Pad(Stateless):
         return functional.pad(x, self.padding, self.mode, getattr(self, "value", None))
 
 
-class _ConstantPad(_Pad, arguments=("padding", "value"), mode="constant"): ...
-
-
-class ConstantPad1d(_ConstantPad): ...
-
-
-class ConstantPad2d(_ConstantPad): ...
-
-
-class ConstantPad3d(_ConstantPad): ...
-
-
-class _ZeroPad(_Pad, mode="constant", value=0.0): ...
-
-
-class ZeroPad1d(_ZeroPad): ...
-
-
-class ZeroPad2d(_ZeroPad): ...
-
-
-class ZeroPad3d(_ZeroPad): ...
-
-
-class _ReflectionPad(_Pad, mode="reflect"): ...
-
-
-class ReflectionPad1d(_ReflectionPad): ...
-
-
-class ReflectionPad2d(_ReflectionPad): ...
-
-
-class ReflectionPad3d(_ReflectionPad): ...
-
-
-class _ReplicationPad(_Pad, mode="replicate"): ...
-
-
-class ReplicationPad1d(_ReplicationPad): ...
-
-
-class ReplicationPad2d(_ReplicationPad): ...
-
-
-class ReplicationPad3d(_ReplicationPad): ...
-
-
-class _CircularPad(_Pad, mode="circular"): ...
-
-
-class CircularPad1d(_CircularPad): ...
-
-
-class CircularPad2d(_CircularPad): ...
-
-
-class CircularPad3d(_CircularPad): ...
+ConstantPad1d, ConstantPad2d, ConstantPad3d = of_dimensions(_Pad, "ConstantPad", mode="constant")
+ZeroPad1d, ZeroPad2d, ZeroPad3d = of_dimensions(_Pad, "ZeroPad", mode="constant", value=0.0)
+ReflectionPad1d, ReflectionPad2d, ReflectionPad3d = of_dimensions(_Pad, "ReflectionPad", mode="reflect")
+ReplicationPad1d, ReplicationPad2d, ReplicationPad3d = of_dimensions(_Pad, "ReplicationPad", mode="replicate")
+CircularPad1d, CircularPad2d, CircularPad3d = of_dimensions(_Pad, "CircularPad", mode="circular")

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .._torch import transforming
 from ..errors import InvalidArgument
@@ -33,6 +36,47 @@ def legacy(size_average: bool | None, reduce: bool | None, reduction: str, *more
         reduction = torch.nn.MSELoss(size_average, reduce).reduction  # with torch's warning
     check_reduction(reduction, *more)
     return reduction
+
+
+def reduced(*more: str) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Make the loss of B models that torch's function of the same name is for one, of a function that gives the losses
+    of elements `[B, N, ...]`, or a pair of them and of weights beside them.
+
+    The loss takes torch's arguments, and `sample_weight` as in `reduce`. The function takes those of them that do not
+    say how to reduce. `more` are reductions beside mean and sum.
+    """
+
+    def decorate(elements: Callable[..., Any]) -> Callable[..., Tensor]:
+        torchs = inspect.signature(getattr(F, elements.__name__))
+        own = inspect.Parameter("sample_weight", inspect.Parameter.KEYWORD_ONLY, default=None)
+        names = [p.name for p in torchs.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+
+        @functools.wraps(elements)
+        def loss(*arguments: Any, sample_weight: Tensor | None = None, **keywords: Any) -> Tensor:
+            given = dict(zip(names, arguments, strict=False))
+            if len(arguments) > len(names) or not given.keys().isdisjoint(keywords):
+                torchs.bind(*arguments, **keywords)  # raises Python's own error
+            given |= keywords
+            old = given.pop("size_average", None), given.pop("reduce", None)
+            reduction = legacy(*old, given.pop("reduction", "mean"), *more)
+            values = elements(**given)
+            if isinstance(values, tuple):
+                values, weight = values
+                sample_weight = _product(weight, sample_weight)
+            return reduce(values, reduction, sample_weight)
+
+        loss.__signature__ = torchs.replace(parameters=[*torchs.parameters.values(), own])  # type: ignore[attr-defined]
+        return loss
+
+    return decorate
+
+
+def _product(weight: Tensor | None, sample_weight: Tensor | None) -> Tensor | None:
+    """Combine torch's `weight` of elements with the weight of samples."""
+    if weight is None or sample_weight is None:
+        return sample_weight if weight is None else weight
+    missing = weight.dim() - sample_weight.dim()
+    return weight * sample_weight.view(*sample_weight.shape, *[1] * missing)
 
 
 def align(x: Any, like: Tensor) -> Tensor:
@@ -109,22 +153,22 @@ class _LongSum(torch.autograd.Function):
         return grad.unsqueeze(1).expand(-1, ctx.columns)
 
 
-def reduce(values: Tensor, reduction: str, sample_weight: Tensor | None = None, samples: int | None = None) -> Tensor:
-    """Reduce losses of elements [B, N, ...] to [B]; 'none' returns them unchanged.
+def reduce(values: Tensor, reduction: str, sample_weight: Tensor | None = None) -> Tensor:
+    """Reduce losses of elements [B, N, ...] to [B]; 'none' returns them unchanged, 'batchmean' divides by N.
 
     Args:
         sample_weight: `[B, N]` or `[B, N, ...]`, bool or floating: weight of each sample. Samples of weight 0 may hold
             anything, NaN too, so they pad a smaller batch.
-        samples: divisor of the sum, instead of the number of elements or the sum of the weights.
     """
+    by_samples = reduction == "batchmean"
     if sample_weight is None:
         if reduction == "none":
             return values
         total = model_sum(values)
         if reduction == "sum":
             return total
-        elements = values.numel() // len(values) if len(values) else 1
-        return total / (elements if samples is None else samples)
+        count = values.shape[1:2].numel() if by_samples else values.shape[1:].numel()
+        return total / count
     if sample_weight.shape != values.shape[: sample_weight.dim()]:
         raise InvalidArgument(
             f"sample_weight {list(sample_weight.shape)} must be the first dimensions of the losses "
@@ -138,4 +182,4 @@ def reduce(values: Tensor, reduction: str, sample_weight: Tensor | None = None, 
     if reduction == "sum":
         return total
     weight = weight.to(values.dtype)
-    return total / model_sum(weight if samples is not None else weight.expand_as(values))
+    return total / model_sum(weight if by_samples else weight.expand_as(values))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
@@ -31,6 +31,9 @@ class RecurrentLayer(ArrayModule):
     A PackedSequence of an array has data `[B, sum of lengths, I]` and the same lengths in every model.
     """
 
+    arguments: ClassVar[tuple[str, ...]] = (
+        "input_size", "hidden_size", "num_layers", "bias", "batch_first", "bidirectional",
+    )  # fmt: skip
     kind: str  # of cell, as `ops.recurrence` names it
     compute_dtype: torch.dtype | None = None  # of the inputs' products, if not that of the parameters
 
@@ -114,16 +117,8 @@ class RecurrentLayer(ArrayModule):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        own = isinstance(module, RecurrentLayer)
-        return {
-            "input_size": module.input_size,
-            "hidden_size": module.hidden_size,
-            "num_layers": module.num_layers,
-            "bias": module.bias,
-            "batch_first": module.batch_first,
-            "dropout": module.layer_dropout.rates if own else module.dropout,
-            "bidirectional": module.bidirectional,
-        }
+        dropout = module.layer_dropout.rates if isinstance(module, RecurrentLayer) else module.dropout
+        return super().arguments_of(module) | {"dropout": dropout}
 
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:
@@ -239,6 +234,7 @@ class LSTM(RecurrentLayer):
     Returns (output, (h, c)), h and c `[B, num_layers * directions, N, H]`.
     """
 
+    arguments = (*RecurrentLayer.arguments, "proj_size")
     kind = "lstm"
 
     def __init__(
@@ -258,10 +254,6 @@ class LSTM(RecurrentLayer):
     ) -> None:
         sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
         super().__init__(*sizes, device, dtype, B)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {**super().arguments_of(module), "proj_size": module.proj_size}
 
     def forward(self, input: Any, hx: State | None = None) -> tuple[Any, State]:
         if hx is not None and (isinstance(hx, torch.Tensor) or len(hx) != 2):
@@ -299,6 +291,8 @@ class GRU(RecurrentLayer):
 class RNN(RecurrentLayer):
     """`torch.nn.RNN` for B models (Elman, 1990). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
 
+    arguments = (*RecurrentLayer.arguments, "nonlinearity")
+
     def __init__(
         self,
         input_size: int,
@@ -319,10 +313,6 @@ class RNN(RecurrentLayer):
         self.nonlinearity, self.kind = nonlinearity, f"rnn_{nonlinearity}"
         sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
         super().__init__(*sizes, device, dtype, B)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {**super().arguments_of(module), "nonlinearity": module.nonlinearity}
 
     def forward(self, input: Any, hx: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
         y, (h,) = self._run(input, None if hx is None else (hx,))

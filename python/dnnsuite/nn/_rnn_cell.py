@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -17,6 +17,8 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 class RecurrentCell(ArrayModule):
     """Base of the cells: inputs `[B, N, I]` (or `[B, I]`, one row), states `[B, N, H]`, torch's four parameters."""
+
+    arguments: ClassVar[tuple[str, ...]] = ("input_size", "hidden_size", "bias")
 
     bias_ih: torch.Tensor | None
     bias_hh: torch.Tensor | None
@@ -41,10 +43,6 @@ class RecurrentCell(ArrayModule):
         for index in range(self.B):
             for parameter in self.parameters():
                 torch.nn.init.uniform_(parameter[index], -bound, bound)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {"input_size": module.input_size, "hidden_size": module.hidden_size, "bias": module.bias}
 
     def _check(self, input: torch.Tensor, *state: torch.Tensor) -> None:
         name = type(self).__name__
@@ -88,6 +86,8 @@ class GRUCell(RecurrentCell):
 class RNNCell(RecurrentCell):
     """`torch.nn.RNNCell` for B models: input and h to the next h."""
 
+    arguments = (*RecurrentCell.arguments, "nonlinearity")
+
     def __init__(
         self,
         input_size: int,
@@ -103,10 +103,6 @@ class RNNCell(RecurrentCell):
             raise InvalidArgument(f"nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         super().__init__("rnn_tanh", input_size, hidden_size, bias, device, dtype, B)
         self.nonlinearity = nonlinearity
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {**super().arguments_of(module), "nonlinearity": module.nonlinearity}
 
     def forward(self, input: torch.Tensor, hx: torch.Tensor | None = None) -> torch.Tensor:
         self._check(input, *(() if hx is None else (hx,)))

@@ -16,7 +16,6 @@ from .array_module import check_models
 class Flatten(Stateless):
     """`torch.nn.Flatten` for B models; the dimensions count without the model."""
 
-    arguments = ("start_dim", "end_dim")
     start_dim: int
     end_dim: int
 
@@ -29,7 +28,6 @@ class Flatten(Stateless):
 class Unflatten(Stateless):
     """`torch.nn.Unflatten` for B models; the dimension counts without the model."""
 
-    arguments = ("dim", "unflattened_size")
     dim: int
     unflattened_size: tuple[int, ...]
 
@@ -38,37 +36,32 @@ class Unflatten(Stateless):
         return x.unflatten(shifted(self.dim, x, "Unflatten"), self.unflattened_size)
 
 
-class PixelShuffle(Stateless, function="pixel_shuffle", arguments=("upscale_factor",)):
+class PixelShuffle(Stateless, function="pixel_shuffle"):
     """`torch.nn.PixelShuffle` for B models: `[B, *, C * r², H, W]` to `[B, *, C, H * r, W * r]`."""
 
 
-class PixelUnshuffle(Stateless, function="pixel_unshuffle", arguments=("downscale_factor",)):
+class PixelUnshuffle(Stateless, function="pixel_unshuffle"):
     """`torch.nn.PixelUnshuffle` for B models: `[B, *, C, H * r, W * r]` to `[B, *, C * r², H, W]`."""
 
 
-class ChannelShuffle(Stateless, function="channel_shuffle", arguments=("groups",)):
+class ChannelShuffle(Stateless, function="channel_shuffle"):
     """`torch.nn.ChannelShuffle` for B models: `[B, N, C, *]`."""
 
 
-class Fold(Stateless, function="fold", arguments=("output_size", "kernel_size", "dilation", "padding", "stride")):
+class Fold(Stateless, function="fold"):
     """`torch.nn.Fold` for B models: `[B, N, C * k, L]` or `[B, C * k, L]`."""
 
 
-class Unfold(Stateless, function="unfold", arguments=("kernel_size", "dilation", "padding", "stride")):
+class Unfold(Stateless, function="unfold"):
     """`torch.nn.Unfold` for B models: `[B, N, C, H, W]` or `[B, C, H, W]`."""
 
 
-class Upsample(
-    Stateless,
-    function="interpolate",
-    arguments=("size", "scale_factor", "mode", "align_corners", "recompute_scale_factor"),
-):
+class Upsample(Stateless, function="interpolate"):
     """`torch.nn.Upsample` for B models: `[B, N, C, *]`."""
 
 
 class _Upsampling2d(Stateless):
     function = "interpolate"
-    arguments = ("size", "scale_factor")
     keywords: ClassVar[dict[str, Any]]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

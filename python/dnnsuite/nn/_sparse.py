@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -16,6 +16,10 @@ TableT = TypeVar("TableT", bound="Table")
 
 class Table(ArrayModule):
     """Base of Embedding and EmbeddingBag: `weight` `[B, V, D]`, and torch's options for it."""
+
+    arguments: ClassVar[tuple[str, ...]] = (
+        "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -49,18 +53,6 @@ class Table(ArrayModule):
             torch.nn.init.normal_(self.weight[index])
         if self.padding_idx is not None:
             self.weight[:, self.padding_idx].zero_()
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "num_embeddings": module.num_embeddings,
-            "embedding_dim": module.embedding_dim,
-            "padding_idx": module.padding_idx,
-            "max_norm": module.max_norm,
-            "norm_type": module.norm_type,
-            "scale_grad_by_freq": module.scale_grad_by_freq,
-            "sparse": module.sparse,
-        }
 
     @classmethod
     def _from_tables(cls: type[TableT], tables: torch.Tensor, freeze: bool, **arguments: Any) -> TableT:
@@ -140,6 +132,8 @@ class EmbeddingBag(Table):
     `per_sample_weights` (for sums) is like `input`. The result is `[B, N, D]`.
     """
 
+    arguments = (*Table.arguments, "mode", "include_last_offset")
+
     def __init__(
         self,
         num_embeddings: int,
@@ -188,10 +182,6 @@ class EmbeddingBag(Table):
         if embeddings.dim() == 2:
             return torch.nn.EmbeddingBag.from_pretrained(embeddings, freeze, **rules)
         return cls._from_tables(embeddings, freeze, **rules)
-
-    @classmethod
-    def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {**super().arguments_of(module), "mode": module.mode, "include_last_offset": module.include_last_offset}
 
     def forward(
         self, input: torch.Tensor, offsets: torch.Tensor | None = None, per_sample_weights: torch.Tensor | None = None

@@ -100,6 +100,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]]
+    #: The constructor's arguments that a layer keeps under their names.
+    arguments: ClassVar[tuple[str, ...] | None] = None
     shared_buffers: ClassVar[tuple[str, ...]] = ()  # buffers that all models share and that have no dimension for them
     #: Attributes of a layer of `torch_class` that its constructor sets although the class has them.
     set_by_constructor: ClassVar[frozenset[str]] = frozenset()
@@ -183,8 +185,14 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        """Return the constructor's arguments that rebuild `module` (one of `torch_class`), without device and dtype."""
-        raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
+        """Return the constructor's arguments that rebuild `module` (one of `torch_class`), without device and dtype: by
+        default the attributes that `arguments` names, of a bias whether there is one."""
+        if cls.arguments is None:
+            raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
+        values = {name: getattr(module, name) for name in cls.arguments}
+        if "bias" in values:
+            values["bias"] = values["bias"] if isinstance(values["bias"], bool) else values["bias"] is not None
+        return values
 
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:
@@ -410,11 +418,11 @@ def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
     return values
 
 
-def check_models(x: torch.Tensor, B: int, layer: str) -> None:
-    """Refuse an input whose dimension 0 is not the model."""
+def check_models(x: torch.Tensor, B: int, layer: str, least: int = 2) -> None:
+    """Refuse an input whose dimension 0 is not the model, or that has fewer than `least` dimensions."""
     if not isinstance(x, torch.Tensor):
         raise InvalidArgument(f"{layer} takes tensors, got a {type(x).__name__}: torch.as_tensor makes a tensor of it")
-    if x.dim() < 2 or x.size(0) != B:
+    if x.dim() < least or x.size(0) != B:
         raise InvalidArgument(
             f"{layer} holds B={B} models and takes [B, ...] with the model in dimension 0; got {list(x.shape)}. "
             f"A batch that all models share is dnnsuite.stack(x, B={B}), which copies nothing; the loss function of a "

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from . import _groups, _processes
+from . import _groups
 from .errors import CgroupError
 
 _TRIES = 20
@@ -51,11 +51,11 @@ def main(descriptor: int, name: str) -> None:
         return
     for _ in range(_TRIES):  # what the supervisor had just begun may appear yet
         try:
-            _processes.end(name)
+            _groups.end(name)
             left = [done for _, done in _groups.clean(kill=True, only=name) if not done.startswith("kept")]
         except (CgroupError, OSError):
             left = ["failed"]
-        if not left and not _processes.of_run(name):
+        if not left and not _groups.of_run(name):
             return
         time.sleep(0.1)
 

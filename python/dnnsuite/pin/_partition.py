@@ -11,14 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from .._C import Cgroup, GroupTree, format_cpu_list, launch, parse_cpu_list
-from ..errors import Error, InvalidArgument, did_you_mean
-from ._environment import environment
-from ._groups import run_name
+from ..errors import Error, check_choice
+from ._groups import Holder, hold, overlapping, release, run_name
 from ._guard import Guard
-from ._holders import Holder, hold, overlapping, release
 from ._running import Outcome, Running
-from .errors import CgroupError, PinningTooWeak
-from .plan import Plan, Slot
+from .errors import CgroupError, ControllerUnavailable, PinningTooWeak
+from .plan import Plan, Slot, environment
 
 LEVELS = ("none", "affinity", "cgroup")  # weakest first
 BACKENDS = ("auto", *reversed(LEVELS))
@@ -53,12 +51,8 @@ class Partition:
     def __init__(
         self, plan: Plan, backend: str = "auto", require: str | None = None, parent: str | None = None
     ) -> None:
-        if backend not in BACKENDS:
-            raise InvalidArgument(
-                f"backend {backend!r}; accepted: {', '.join(BACKENDS)}{did_you_mean(backend, BACKENDS)}"
-            )
-        if require is not None and require not in LEVELS:
-            raise InvalidArgument(f"require {require!r}; accepted: {', '.join(LEVELS)}{did_you_mean(require, LEVELS)}")
+        check_choice("backend", backend, BACKENDS)
+        check_choice("require", require or "none", LEVELS)
         self.plan, self.name = plan, run_name()
         self.reasons: list[str] = []
         self._parent = os.environ.get("DNNSUITE_CGROUP_PARENT", "") if parent is None else parent
@@ -90,7 +84,7 @@ class Partition:
         try:
             self._tree = GroupTree("", self._parent, self.name, list(_WISHED))
             with_all = {c: folder["version"] for folder in self._tree.folders for c in folder["controllers"]}
-            self._try_out(with_all)
+            self._group(self.plan.slots[0], with_all).remove()  # limits that the kernel refuses show here, not in a run
         except CgroupError as error:
             if self._tree is not None:
                 self._tree.close()
@@ -102,15 +96,8 @@ class Partition:
         self.reasons += [f"{controller}: {why}" for controller, why in self._tree.missing.items()]
         short = [controller for controller in _NEEDED if controller not in with_all]
         if backend == "cgroup" and short:
-            from .errors import ControllerUnavailable
-
             raise ControllerUnavailable("find", value=short[0], hint=self._tree.missing[short[0]])
         return with_all
-
-    def _try_out(self, controllers: Mapping[str, int]) -> None:
-        """Make a group of the first share and remove it: limits that the kernel refuses show here, not in a run."""
-        group = self._group(self.plan.slots[0], controllers)
-        group.remove()
 
     def _level(self, backend: str) -> str:
         if backend == "none":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._C import Cgroup, Process, parse_cpu_list
-from . import _processes
+from . import _groups
 from .plan import Slot
 
 _POLL_S = 0.1  # how soon Ctrl-C is heard
@@ -99,14 +99,14 @@ class Running:
 
     def _watch_memory(self, limit_bytes: int) -> None:
         """Watch the memory of all processes of the run, where no group limits it; end them above `limit_bytes`."""
-        members = _processes.Members(self._name, self.pid)
+        members = _groups.Members(self._name, self.pid)
         while not self._stop.wait(_WATCH_S):
-            used = _processes.resident_bytes(members.processes())
+            used = _groups.resident_bytes(members.processes())
             self._peak_bytes = max(self._peak_bytes, used)
             # The number of one that ended may have gone to another program: a new search tells.
-            if used > limit_bytes and _processes.resident_bytes(_processes.of_run(self._name)) > limit_bytes:
+            if used > limit_bytes and _groups.resident_bytes(_groups.of_run(self._name)) > limit_bytes:
                 self._over_limit = True
-                _processes.end(self._name)
+                _groups.end(self._name)
 
     def __repr__(self) -> str:
         state = "running" if self._ended is None else "ended"
@@ -137,7 +137,7 @@ class Running:
         if self._ended is None:
             self._process.send(signal.SIGKILL)
         if self._group is None:
-            _processes.end(self._name)
+            _groups.end(self._name)
 
     def finish(self, timeout_s: float | None = None) -> Outcome:
         """Wait, at most `timeout_s`; end what is left, count, and remove the group."""
@@ -180,8 +180,8 @@ class Running:
             left = self._group.processes()
             self._group.kill(5.0)
         else:
-            left = _processes.of_run(self._name)
-            _processes.end(self._name)
+            left = _groups.of_run(self._name)
+            _groups.end(self._name)
         return 0 if self._timed_out else len(left)
 
     def close(self) -> None:

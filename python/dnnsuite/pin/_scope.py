@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from .._C import GroupTree, parse_cpu_list
-from ..errors import InvalidArgument, did_you_mean
-from ._environment import THREADS
+from .._C import GroupTree, parse_cpu_list, read_hierarchies
+from ..errors import InvalidArgument, check_choice
 from ._groups import run_name
 from ._topology import Topology
 from .errors import CgroupError, PinningTooWeak
-from .plan import Plan, Slot, make_plan
+from .plan import THREADS, Plan, Slot, make_plan
 
 _BACKENDS = ("auto", "cgroup", "affinity")
 
@@ -61,10 +60,7 @@ def scope(
         PinningTooWeak: `require` is not met.
         CgroupError: `backend="cgroup"` is not available.
     """
-    if backend not in _BACKENDS:
-        raise InvalidArgument(
-            f"backend {backend!r}; accepted: {', '.join(_BACKENDS)}{did_you_mean(backend, _BACKENDS)}"
-        )
+    check_choice("backend", backend, _BACKENDS)
     index, number = _share(share)
     plan = make_plan(Topology.read(), number, **options)
     if not 0 <= index < number:
@@ -135,8 +131,6 @@ def _enter_group(pinned: Pinned, parent: str, undo: ExitStack) -> None:
 
 
 def _own_groups() -> list[str]:
-    from .._C import read_hierarchies
-
     return [hierarchy["own"] for hierarchy in read_hierarchies("") if hierarchy["own"]]
 
 

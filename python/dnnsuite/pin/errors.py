@@ -7,13 +7,6 @@ import os
 
 from ..errors import Error, InvalidArgument, Unavailable
 
-__all__ = [
-    "CgroupBusy", "CgroupError", "CgroupExists", "CgroupNotMounted", "CgroupPermissionDenied", "CgroupReadOnly",
-    "ControllerUnavailable", "CpusetEmpty", "CpusetNotEffective", "HeterogeneousCpus", "InvalidDomain", "LaunchError",
-    "LimitBelowUsage", "LimitRejected", "NotEnoughCpus", "NotEnoughMemory", "PartitionInvalid", "PinningTooWeak",
-    "SmtSplit",
-]  # fmt: skip
-
 
 class CgroupError(Error):
     """Raised when the kernel refuses an operation on a control group.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Equal shares of a machine: whole cores, near their GPUs, with a part of the memory each."""
+"""Equal shares of a machine: whole cores, near their GPUs, with a part of the memory each; and the variables of their
+processes.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,16 @@ import json
 import mmap
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from .._C import format_cpu_list
 from ..errors import InvalidArgument
-from ._cores import Core, deal_cores, usable_cores
-from ._topology import Gpu, Topology
-from .errors import NotEnoughMemory
+from ._groups import RUN_VARIABLE
+from ._topology import Core, Gpu, Topology, deal_cores, usable_cores
+from .errors import NotEnoughCpus, NotEnoughMemory
 
 ALL = "all"  # the name of the share that is everything
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -134,11 +137,13 @@ def make_plan(
     (1, 'student0')
     """
     count = _count(slots, topology)
-    found = usable_cores(topology, smt) if not allow_smt_split else usable_cores(topology, smt, split=True)
-    split = allow_smt_split
-    if allow_smt_split and (whole := _whole_or_none(topology, smt)) and len(whole.cores) >= count:
-        found, split = whole, False
-    gpus = _gpus_of_slots(topology, count)
+    found, split = usable_cores(topology, smt, allow_smt_split), allow_smt_split
+    with suppress(NotEnoughCpus):
+        whole = usable_cores(topology, smt)
+        if len(whole.cores) >= count:
+            found, split = whole, False
+    number = len(topology.gpus)  # shares beyond it go round
+    gpus: list[tuple[int, ...]] = [(i % number,) if number else () for i in range(count)]
     homes = _homes(topology, found.cores, gpus)
     threads = sum(len(core.threads) for core in found.cores)
     deal = deal_cores(topology, found.cores, homes, locality, threads)
@@ -160,15 +165,6 @@ def make_plan(
     )
 
 
-def _whole_or_none(topology: Topology, smt: str) -> Any:
-    from .errors import NotEnoughCpus
-
-    try:
-        return usable_cores(topology, smt)
-    except NotEnoughCpus:
-        return None
-
-
 def _count(slots: int | str, topology: Topology) -> int:
     if slots == "gpus":
         return max(1, len(topology.gpus))
@@ -179,12 +175,6 @@ def _count(slots: int | str, topology: Topology) -> int:
     if count < 1:
         raise InvalidArgument(f"slots {slots!r}; accepted: gpus, or a number from 1")
     return count
-
-
-def _gpus_of_slots(topology: Topology, count: int) -> list[tuple[int, ...]]:
-    """Return the GPU of each share; shares beyond their number go round."""
-    number = len(topology.gpus)
-    return [(i % number,) if number else () for i in range(count)]
 
 
 def _homes(topology: Topology, cores: tuple[Core, ...], gpus: list[tuple[int, ...]]) -> list[int]:
@@ -293,3 +283,44 @@ def _unequal(slots: tuple[Slot, ...], topology: Topology, split: bool) -> list[s
     if topology.gpus and len(slots) % len(topology.gpus) and len(slots) > len(topology.gpus):
         reasons.append(f"{len(slots)} shares on {len(topology.gpus)} GPUs: some GPUs are shared by more")
     return reasons
+
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def environment(
+    plan: Plan, slot: Slot, base: Mapping[str, str], run: str = ""
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Add a share's variables to `base`; return it and the variables that were set already and stay.
+
+    Threads are one per core: the siblings of a core share its units, and programs that count threads themselves read
+    `CPU_COUNT`. A user's own value wins.
+    """
+    index = next((i for i, each in enumerate(plan.slots) if each == slot), 0)
+    wanted = dict.fromkeys(THREADS, str(slot.cores))
+    wanted |= {"DNNSUITE_SLOT": slot.name, "JOB_ID": str(index), "CPU_COUNT": str(slot.threads)}
+    visible = _visible(plan, slot, base)
+    kept = {name: base[name] for name in wanted if name in base and base[name] != wanted[name]}
+    for name in ("DNNSUITE_SLOT",):
+        kept.pop(name, None)  # ours; an outer run's is of no use inside
+    result = {**base, **wanted, **kept, **visible}
+    if run:
+        result[RUN_VARIABLE] = f"{run}/{slot.name}"
+    return result, kept
+
+
+def _visible(plan: Plan, slot: Slot, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the GPUs of the share, by UUID where the driver tells it; through the user's own selection where there
+    is one."""
+    mine = [plan.gpus[i] for i in slot.gpus]
+    if not mine:
+        return {}
+    name = "CUDA_VISIBLE_DEVICES" if mine[0].vendor == "nvidia" else "HIP_VISIBLE_DEVICES"
+    already = [entry.strip() for entry in base.get(name, "").split(",") if entry.strip()]
+    if already:  # the plan's numbers are places in what the user left visible
+        chosen = [already[i % len(already)] for i in slot.gpus]
+        return {name: ",".join(dict.fromkeys(chosen)), "CUDA_DEVICE_ORDER": base.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")}
+    values = [gpu.uuid or str(i) for i, gpu in zip(slot.gpus, mine, strict=True)]
+    if mine[0].vendor != "nvidia":
+        return {"HIP_VISIBLE_DEVICES": ",".join(map(str, slot.gpus)), "ROCR_VISIBLE_DEVICES": ",".join(values)}
+    return {name: ",".join(values), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -155,7 +155,7 @@ def _parallel(ax: Axes, table: pd.DataFrame, names: list[str], metric: str, colo
         ax.plot(range(len(axes)), line, color=colours[trial], lw=2.2 if trial == colours.best else 0.9, alpha=0.8)
     ax.set_xticks(range(len(axes)), axes)
     ax.set_yticks([])
-    ax.set(xlim=(-0.1, len(axes) - 0.75), title="parallel coordinates, dark is good")
+    ax.set(xlim=(-0.1, len(axes) - 0.75), title=f"parallel coordinates, coloured by {metric}")
     ax.spines[["top", "left", "right", "bottom"]].set_visible(False)
 
 

@@ -13,9 +13,9 @@ from .._lazy import lazy
 if TYPE_CHECKING:
     from . import activity, counters, cpu, flops, memory, nvml, nvtx, roofline, trace, window
     from ._profile import Profile, profile
-    from ._schedule import Schedule, schedule
-    from ._spans import SpansInstrument
+    from ._windows import Schedule, schedule
     from .instrument import Instrument, define, definitions
+    from .phases import SpansInstrument
 
 __all__ = [
     "Instrument", "Profile", "Schedule", "SpansInstrument", "activity", "counters", "cpu", "define", "definitions",
@@ -27,8 +27,8 @@ __getattr__, __dir__ = lazy(
     {
         ".instrument": "Instrument define definitions",
         "._profile": "Profile profile",
-        "._schedule": "Schedule schedule",
-        "._spans": "SpansInstrument",
+        "._windows": "Schedule schedule",
+        ".phases": "SpansInstrument",
     },
     ("activity", "counters", "cpu", "flops", "memory", "nvml", "nvtx", "roofline", "trace", "window"),
 )

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Advice derived from a profile's numbers by rules that say why they fired."""
+"""Advice derived from a profile's numbers by rules that say why they fired, and the facts that the rules look at."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .._lazy import pandas as pd
+from ._op_classes import TRANSPARENT
+from .cpu import is_compiled
+
 if TYPE_CHECKING:
+    from .data import ProfileData
     from .phases import OptimizerSeen
+
 
 _MEMORY_BOUND = ("elementwise", "norm", "copy", "softmax", "random", "reduction", "pooling")
 _PRODUCTS = ("gemm", "conv", "attention", "recurrence")
@@ -51,13 +58,25 @@ class Advice:
 
 _DOUBTS = ("perturbed",)
 
-Rule = Callable[[Facts], "tuple[float, str, str] | None"]
-_RULES: dict[str, Rule] = {}
+Said = tuple[float, str, str]  # percent of the step that it is about, why, what to do
+Text = str | Callable[[Facts], str]
 
 
-def _rule(function: Rule) -> Rule:
-    _RULES[function.__name__.strip("_").replace("_", "-")] = function
-    return function
+@dataclass(frozen=True)
+class _Share:
+    """Rule on a share of the step: it fires where `classes` together have `least` percent of it or more."""
+
+    classes: tuple[str, ...]
+    least: int
+    does: Text  # what that share of a step does
+    action: Text
+
+    def __call__(self, facts: Facts) -> Said | None:
+        share = facts.share(*self.classes)
+        if share < self.least:
+            return None
+        does, action = (text if isinstance(text, str) else text(facts) for text in (self.does, self.action))
+        return share, f"{share:.0f} % of a step {does} (rule: {self.least} % or more)", action
 
 
 def advise(facts: Facts, most: int = 4) -> list[Advice]:
@@ -74,41 +93,15 @@ def advise(facts: Facts, most: int = 4) -> list[Advice]:
     return [Advice("balanced", why, "compare with other batch sizes (--batch-sizes 1,2,4,...) and precisions", 0.0)]
 
 
-@_rule
-def _data_wait(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("data wait")
-    if share < 10:
-        return None
+def _feed(facts: Facts) -> str:
     if facts.loader_workers == 0:
-        action = "load data in other processes: DataLoader(num_workers=2 or more, persistent_workers=True)"
-    elif facts.loader_workers:
-        action = (
+        return "load data in other processes: DataLoader(num_workers=2 or more, persistent_workers=True)"
+    if facts.loader_workers:
+        return (
             f"the loader has {facts.loader_workers} workers: give it more, or make a sample cheaper (decode and "
             "resize once, ahead of time); raise prefetch_factor if the waits come in bursts"
         )
-    else:
-        action = "prepare batches ahead of time, in another thread or process"
-    return share, f"{share:.0f} % of a step waits for data (rule: 10 % or more)", action
-
-
-@_rule
-def _host_bound(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("host")
-    if share < 20:
-        return None
-    where = "no kernel runs" if facts.on_gpu else "no operator runs"
-    because = f"in {share:.0f} % of a step {where}: Python and dispatch take the time (rule: 20 % or more)"
-    return share, because, _fewer_launches(facts)
-
-
-@_rule
-def _small_operators(facts: Facts) -> tuple[float, str, str] | None:
-    count, mean_us = facts.ops_per_step, facts.mean_op_us
-    if facts.on_gpu or count is None or mean_us is None or count < 200 or mean_us >= 50:
-        return None
-    share = 100 - facts.share("data wait", "idle", "host")
-    because = f"{count:.0f} operators per step take {mean_us:.0f} us each (rule: 200 or more, below 50 us)"
-    return share * (50 - mean_us) / 50, because, _fewer_launches(facts)
+    return "prepare batches ahead of time, in another thread or process"
 
 
 def _fewer_launches(facts: Facts) -> str:
@@ -124,47 +117,30 @@ def _fewer_launches(facts: Facts) -> str:
     )
 
 
-@_rule
-def _memory_bound(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share(*_MEMORY_BOUND)
-    if share < 25:
-        return None
+def _what_moves(facts: Facts) -> str:
     parts = sorted(((facts.shares.get(name, 0.0), name) for name in _MEMORY_BOUND), reverse=True)[:3]
-    named = ", ".join(f"{name} {value:.0f} %" for value, name in parts if value >= 1)
+    return "moves memory rather than computes: " + ", ".join(
+        f"{name} {each:.0f} %" for each, name in parts if each >= 1
+    )
+
+
+def _fewer_bytes(facts: Facts) -> str:
     ways = [] if facts.compiled else ["torch.compile fuses them"]
     ways += [] if facts.on_gpu or facts.compiled else ["in-place activations"]
     ways += ["channels_last for convolutions"] if facts.share("conv") >= 1 else []
     ways += ["mixed precision to halve the bytes"] if facts.on_gpu and facts.precision in (None, "fp32") else []
-    action = "; ".join([*ways, "fewer casts, copies and operators that read a tensor once more"])
-    because = f"{share:.0f} % of a step moves memory rather than computes ({named}; rule: 25 % or more)"
-    return share, because, action
+    return "; ".join([*ways, "fewer casts, copies and operators that read a tensor once more"])
 
 
-@_rule
-def _copies(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("copy")
-    if share < 10:
-        return None
-    because = f"{share:.0f} % of a step copies (rule: 10 % or more)"
-    action = "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout"
-    if facts.on_gpu:
-        action += "; copy from pinned memory with non_blocking=True"
-    return share, because, action
+def _fewer_copies(facts: Facts) -> str:
+    pinned = "; copy from pinned memory with non_blocking=True" if facts.on_gpu else ""
+    return "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout" + pinned
 
 
-@_rule
-def _optimizer(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("optimizer")
-    if share < 10:
-        return None
-    because = f"{share:.0f} % of a step updates parameters (rule: 10 % or more)"
+def _fewer_updates(facts: Facts) -> str:
+    seen, in_one_pass = facts.optimizer, "dnnsuite.optim updates in one pass, also the models of an array"
     if facts.models:
-        return share, because, "accumulate gradients over several batches: StepRunner(accumulate=k)"
-    return share, because, _other_optimizer(facts.optimizer)
-
-
-def _other_optimizer(seen: OptimizerSeen | None) -> str:
-    in_one_pass = "dnnsuite.optim updates in one pass, also the models of an array"
+        return "accumulate gradients over several batches: StepRunner(accumulate=k)"
     if seen is None:
         return f"update all parameters in one call: an optimizer of torch.optim with fused=True does; {in_one_pass}"
     if seen.fused is None:
@@ -177,67 +153,61 @@ def _other_optimizer(seen: OptimizerSeen | None) -> str:
     return f"{seen.name}(..., fused=True) updates in one pass; so does dnnsuite.optim, also the models of an array"
 
 
-@_rule
-def _compute_bound(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share(*_PRODUCTS)
-    if share < 50:
-        return None
-    because = f"{share:.0f} % of a step is matrix products and convolutions (rule: 50 % or more)"
+def _faster_products(facts: Facts) -> str:
     if facts.on_gpu and facts.precision in (None, "fp32", "tf32"):
-        return share, because, "use the tensor cores: --precision amp (bfloat16), or TF32"
-    action = "the work itself: compare its rate with the machine's peak (dnnsuite roofline)"
-    if not facts.on_gpu:
-        action += "; bfloat16 where the CPU has it, or a GPU"
-    return share, because, action
+        return "use the tensor cores: --precision amp (bfloat16), or TF32"
+    narrow = "" if facts.on_gpu else "; bfloat16 where the CPU has it, or a GPU"
+    return "the work itself: compare its rate with the machine's peak (dnnsuite roofline)" + narrow
 
 
-@_rule
-def _communication(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("communication")
-    if share < 10:
-        return None
-    because = f"{share:.0f} % of a step only communicates (rule: 10 % or more)"
-    action = "overlap it: larger gradient buckets, gradients in 16 bits, accumulate over several batches (no_sync)"
-    return share, because, action
-
-
-@_rule
-def _compiled(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("compiled")
-    if share < 50:
-        return None
-    because = f"{share:.0f} % of a step is in graphs that torch.compile made (rule: 50 % or more)"
-    action = (
+_RULES: dict[str, Callable[[Facts], Said | None]] = {
+    "data-wait": _Share(("data wait",), 10, "waits for data", _feed),
+    "host-bound": _Share(
+        ("host",), 20,
+        lambda facts: f"has no {'kernel' if facts.on_gpu else 'operator'} at work: Python and dispatch take the time",
+        _fewer_launches,
+    ),
+    "memory-bound": _Share(_MEMORY_BOUND, 25, _what_moves, _fewer_bytes),
+    "copies": _Share(("copy",), 10, "copies", _fewer_copies),
+    "optimizer": _Share(("optimizer",), 10, "updates parameters", _fewer_updates),
+    "compute-bound": _Share(_PRODUCTS, 50, "is matrix products and convolutions", _faster_products),
+    "communication": _Share(
+        ("communication",), 10, "only communicates",
+        "overlap it: larger gradient buckets, gradients in 16 bits, accumulate over several batches (no_sync)",
+    ),
+    "compiled": _Share(
+        ("compiled",), 50, "is in graphs that torch.compile made",
         "the work itself: TORCH_LOGS=output_code shows the loops that were generated; mode='max-autotune' tries "
-        "others, and fewer or narrower numbers (bfloat16) are less to compute"
-    )
-    return share, because, action
-
-
-@_rule
-def _custom(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("custom")
-    if share < 25:
-        return None
-    because = f"{share:.0f} % of a step is in operators and autograd functions of other libraries (rule: 25 % or more)"
-    return (
-        share,
-        because,
+        "others, and fewer or narrower numbers (bfloat16) are less to compute",
+    ),
+    "custom": _Share(
+        ("custom",), 25, "is in operators and autograd functions of other libraries",
         "find them in table `ops_by_name` (class custom): a profiler of their language looks inside",
-    )
+    ),
+    "unknown": _Share(
+        ("other",), 10, "is work whose name no rule knows",
+        "see its names in table `ops_by_name` or `kernels_by_name`, class other",
+    ),
+}  # fmt: skip
+
+
+def _rule(function: Callable[[Facts], Said | None]) -> Callable[[Facts], Said | None]:
+    _RULES[function.__name__.strip("_").replace("_", "-")] = function
+    return function
 
 
 @_rule
-def _unknown(facts: Facts) -> tuple[float, str, str] | None:
-    share = facts.share("other")
-    if share < 10:
+def _small_operators(facts: Facts) -> Said | None:
+    count, mean_us = facts.ops_per_step, facts.mean_op_us
+    if facts.on_gpu or count is None or mean_us is None or count < 200 or mean_us >= 50:
         return None
-    because = f"{share:.0f} % of a step is work whose name no rule knows (rule: 10 % or more)"
-    return share, because, "see its names in table `ops_by_name` or `kernels_by_name`, class other"
+    share = 100 - facts.share("data wait", "idle", "host")
+    because = f"{count:.0f} operators per step take {mean_us:.0f} us each (rule: 200 or more, below 50 us)"
+    return share * (50 - mean_us) / 50, because, _fewer_launches(facts)
 
 
 @_rule
-def _idle(facts: Facts) -> tuple[float, str, str] | None:
+def _idle(facts: Facts) -> Said | None:
     share = facts.share("idle")
     if share - (facts.displaced_pct or 0) < 10:
         return None  # where others have the CPU, that is said
@@ -247,7 +217,7 @@ def _idle(facts: Facts) -> tuple[float, str, str] | None:
 
 
 @_rule
-def _contended(facts: Facts) -> tuple[float, str, str] | None:
+def _contended(facts: Facts) -> Said | None:
     share = facts.displaced_pct
     if share is None or share < 10:
         return None
@@ -257,7 +227,7 @@ def _contended(facts: Facts) -> tuple[float, str, str] | None:
 
 
 @_rule
-def _idle_cpus(facts: Facts) -> tuple[float, str, str] | None:
+def _idle_cpus(facts: Facts) -> Said | None:
     busy, cpus = facts.cpu_busy_pct, facts.cpus
     if facts.on_gpu or busy is None or not cpus or cpus < 2 or busy >= 60 or (facts.displaced_pct or 0) >= 10:
         return None
@@ -269,7 +239,7 @@ def _idle_cpus(facts: Facts) -> tuple[float, str, str] | None:
 
 
 @_rule
-def _perturbed(facts: Facts) -> tuple[float, str, str] | None:
+def _perturbed(facts: Facts) -> Said | None:
     cost = facts.overhead_pct
     if cost is None or cost < 25:
         return None
@@ -279,10 +249,86 @@ def _perturbed(facts: Facts) -> tuple[float, str, str] | None:
 
 
 @_rule
-def _feature_maps(facts: Facts) -> tuple[float, str, str] | None:
+def _feature_maps(facts: Facts) -> Said | None:
     share = facts.memory_shares.get("feature maps", 0.0)
     if share < 60:
         return None
     because = f"{share:.0f} % of the memory of the model holds feature maps (rule: 60 % or more)"
     action = "for larger batches recompute them (torch.utils.checkpoint), or accumulate over smaller ones"
     return share / 10, because, action
+
+
+_COMPUTED = ("gemm", "conv", "attention")
+_NARROW = r"(?i)bf16|f16|half|s884|s1688(?!tf32)|e4m3|fp8"  # in names of kernels that compute with 8 or 16 bits
+
+
+def facts(profile: ProfileData) -> Facts:
+    """Return the facts of a profile that has observed at least one step."""
+    tables, steps = profile.tables, len(profile.active)
+    table = tables.get("breakdown")
+    shares = dict(zip(table["class"], table["share_pct"], strict=True)) if table is not None else {}
+    ops = tables.get("ops")
+    count = mean_us = None
+    if ops is not None and len(ops) and steps:
+        working = ops.loc[~ops["class"].isin(TRANSPARENT), "self_ns"]
+        count = len(working) / steps
+        mean_us = float(working.mean()) / 1e3 if len(working) else None
+    cost = profile.overhead
+    kernels = tables.get("kernels")
+    return Facts(
+        shares=shares,
+        on_gpu=kernels is not None and len(kernels) > 0,
+        loader_workers=profile.loader_workers,
+        ops_per_step=count,
+        mean_op_us=mean_us,
+        overhead_pct=cost.pct if cost and cost.resolved else None,
+        optimizer=profile.optimizer,
+        compiled=ops is not None and any(map(is_compiled, ops["name"].astype(str).unique())),
+        graphs=kernels is not None and "graph_id" in kernels and bool((kernels["graph_id"] != 0).any()),
+        precision=profile.about.get("precision") or _precision(tables),
+        cpu_busy_pct=cpu_busy_pct(profile),
+        cpus=len(os.sched_getaffinity(0)),
+        displaced_pct=displaced_pct(profile),
+        models=profile.about.get("B", 0),
+        memory_shares=_memory_shares(profile),
+    )
+
+
+def cpu_busy_pct(profile: ProfileData) -> float | None:
+    """Compute CPU time of the process over (wall time x usable CPUs) in the observed steps, percent."""
+    if not profile.wall_ns:
+        return None
+    cpu_ns = sum(step.process_cpu_ns for step in profile.active)
+    return 100 * cpu_ns / profile.wall_ns / len(os.sched_getaffinity(0))
+
+
+def displaced_pct(profile: ProfileData) -> float | None:
+    """Compute the time for which the loop's thread was runnable without a CPU, percent of the observed steps' wall
+    time."""
+    if not profile.wall_ns:
+        return None
+    return 100 * sum(step.displaced_ns for step in profile.active) / profile.wall_ns
+
+
+def _precision(tables: Mapping[str, pd.DataFrame]) -> str | None:
+    """Precision in which most products and convolutions were computed, by operators' types or kernels' names; None
+    where neither tells."""
+    ops, kernels = tables.get("ops"), tables.get("kernels")
+    if ops is not None and "dtype" in ops and len(products := ops[ops["class"].isin(_COMPUTED)]):
+        times = (products["t1_ns"] - products["t0_ns"]).astype(float)
+        narrow = products["dtype"].isin(["c10::BFloat16", "c10::Half"])
+        return "amp" if times[narrow].sum() > 0.5 * times.sum() else "fp32"
+    if kernels is not None and len(products := kernels[kernels["class"].isin(_COMPUTED)]):
+        times = (products["t1_ns"] - products["t0_ns"]).astype(float)
+        narrow = products["name"].astype(str).str.contains(_NARROW)
+        return "amp" if times[narrow].sum() > 0.5 * times.sum() else None
+    return None
+
+
+def _memory_shares(profile: ProfileData) -> dict[str, float]:
+    table = profile.tables.get("memory")
+    if table is None or table.empty:
+        return {}
+    table = table[table["class"] != "workspace and other"]
+    whole = max(1, table["bytes"].sum())
+    return {str(name): 100 * value / whole for name, value in zip(table["class"], table["bytes"], strict=True)}

@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from .._lazy import pandas as pd
 from ._op_classes import CLASSES, FRAME, TRANSPARENT, meaning
 from ._windows import LoopStep
 from .instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Int64s = npt.NDArray[np.int64]
 
@@ -118,8 +116,6 @@ def breakdown(
         work: segments of computation, of all threads or of the device.
         local: part of `work` in the loop's thread; inside a data wait it counts as part of that wait.
     """
-    import pandas as pd
-
     shares = _times(steps, phases, work, local)
     total = sum(step.t1_ns - step.t0_ns for step in steps)
     table = pd.DataFrame(
@@ -136,7 +132,8 @@ def breakdown(
 def _times(
     steps: Sequence[LoopStep], phases: pd.DataFrame | None, work: Sequence[Segment], local: Sequence[Segment]
 ) -> Mapping[str, float]:
-    own = phases if phases is not None else _no_phases()
+    none: dict[str, list[int]] = {"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}
+    own = phases if phases is not None else pd.DataFrame(none).astype({"t0_ns": "int64"})
     data = [(int(a), int(b)) for a, b in own.loc[own["phase"] == "data", ["t0_ns", "t1_ns"]].to_numpy()]
     kinds = sorted({segment.kind for segment in work})
     pieces = [piece for step in steps for piece in _pieces(step, own)]
@@ -162,12 +159,6 @@ def _times(
     others = np.where((in_loop == 0) & (elsewhere > 0) & bool(local), lengths, 0)
     times["idle"], times["host"] = _idle_and_host(pieces, edges, np.where(gap, lengths, 0), others, displaced)
     return times
-
-
-def _no_phases() -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame({"phase": [], "t0_ns": [], "t1_ns": [], "cpu_ns": []}).astype({"t0_ns": "int64"})
 
 
 class _Piece(NamedTuple):

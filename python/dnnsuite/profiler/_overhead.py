@@ -7,10 +7,10 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 
 from ..timing import batch_means, student_t
-from ._schedule import Phase
-from ._windows import LoopStep
+from ._windows import LoopStep, Phase
 
 DEFINITION = (
     "wall time of steps with instruments over that of the neighbouring steps without, less one; "
@@ -54,7 +54,7 @@ def overhead(steps: Sequence[LoopStep], skip: int = 0) -> Overhead | None:
     """
     blocks = [
         (phase, [float(step.t1_ns - step.t0_ns) for step in group])
-        for phase, group in itertools.groupby((s for s in steps if s.step >= skip), key=_kind)
+        for phase, group in itertools.groupby((s for s in steps if s.step >= skip), key=lambda s: s.phase)
     ]
     pairs = []
     for index, (phase, on) in enumerate(blocks):
@@ -67,17 +67,16 @@ def overhead(steps: Sequence[LoopStep], skip: int = 0) -> Overhead | None:
     if not pairs:
         return None
     # Of sums: a step that returns before it is done is paid for by the last of its block, which waits.
-    differences = [math.log(_mean(on)) - _mean([math.log(_mean(ns)) for ns in off]) for on, off in pairs]
-    centre = _mean(differences)
-    half = _half_of_windows(differences) if len(pairs) > 1 else _half_of_steps(*pairs[0])
+    differences = [math.log(fmean(on)) - fmean([math.log(fmean(ns)) for ns in off]) for on, off in pairs]
+    centre = fmean(differences)
+    half = _half_of_steps(*pairs[0])
+    if len(pairs) > 1:
+        interval = batch_means(differences, batches=len(pairs), independent=True, may_be_negative=True)
+        half = (interval.high - interval.low) / 2
     low, high = centre - half, centre + half
     offs = sum(phase == Phase.OFF.value for phase, lengths in blocks for _ in lengths)
     pct, low_pct, high_pct = (100 * math.expm1(value) for value in (centre, low, high))
     return Overhead(pct, low_pct, high_pct, len(pairs), sum(len(on) for on, _ in pairs), offs)
-
-
-def _kind(step: LoopStep) -> str:
-    return step.phase
 
 
 def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
@@ -90,28 +89,14 @@ def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
     return None
 
 
-def _half_of_windows(differences: list[float]) -> float:
-    interval = batch_means(differences, batches=len(differences), independent=True, may_be_negative=True)
-    return (interval.high - interval.low) / 2
-
-
 def _half_of_steps(on: list[float], off: list[list[float]]) -> float:
     """Compute the half-width of Welch's interval for the difference of mean logarithms; NaN if a side has one step."""
     sides = [[math.log(ns) for ns in side] for side in (on, [ns for each in off for ns in each])]
     if min(map(len, sides)) < 2:
         return math.nan
-    squares = [_variance(side) / len(side) for side in sides]
+    squares = [variance(side) / len(side) for side in sides]
     total = sum(squares)
     if total == 0.0:
         return 0.0
     freedom = total**2 / sum(square**2 / (len(side) - 1) for square, side in zip(squares, sides, strict=True))
     return student_t(0.95, max(1.0, freedom)) * math.sqrt(total)
-
-
-def _variance(values: Sequence[float]) -> float:
-    mean = _mean(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

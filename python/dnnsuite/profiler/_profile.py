@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""`profiler.profile`: instruments over the windows of a loop, and their results as tables."""
+"""`profiler.profile`: instruments over the windows of a loop, and their results as tables. One runs at a time."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -12,25 +13,77 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument
-from . import catalogue
-from ._gather import derived, read, within
-from ._one_profiler import PROCESS
+from .._lazy import pandas as pd
+from ..errors import InvalidArgument, Unavailable
 from ._overhead import Overhead, overhead
-from ._schedule import Phase, Schedule
-from ._windows import LoopStep, Windows
-from .data import ProfileData
-from .instrument import Instrument
+from ._windows import LoopStep, Phase, Schedule, Windows
+from .data import ProfileData, derived, read, within
+from .instrument import Absent, Instrument, choose, open_all
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ._advice import Advice
     from .phases import OptimizerSeen
 
 
-def _always(step: int) -> Phase:
-    return Phase.ACTIVE
+class OneProfiler:
+    """Slot that one profiler holds at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: str | None = None
+        self._close: Callable[[], None] | None = None
+
+    def acquire(self, holder: str, close: Callable[[], None]) -> None:
+        """Take the slot for the profiler that `holder` describes; `close` ends it if the process ends first.
+
+        Raises:
+            Unavailable: another profiler of this library, or torch's, is at work; the message names it.
+        """
+        with self._lock:
+            if self._holder is not None:
+                raise Unavailable(
+                    f"a profiler is at work already: {self._holder}",
+                    remedy="close that one first; one profiler takes several metrics, e.g. metrics='all'",
+                )
+            _refuse_foreign()
+            self._holder, self._close = holder, close
+
+    def release(self) -> None:
+        """Release the slot. Idempotent."""
+        with self._lock:
+            self._holder = self._close = None
+
+    def close_left_open(self) -> None:
+        """Close the profiler that still holds the slot, and name it on standard error."""
+        close, holder = self._close, self._holder
+        if close is not None:
+            print(f"dnnsuite: the profiler of {holder} was left open; it is closed now", file=sys.stderr)
+            close()
+
+    def forget_parent(self) -> None:
+        """Release the slot in a forked child: the instruments are the parent's, and the child may profile itself."""
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._holder = self._close = None
+
+
+PROCESS = OneProfiler()
+"""Slot of this process."""
+
+
+def _refuse_foreign() -> None:
+    if "torch" not in sys.modules:
+        return
+    from .._torch import profiler_recording
+
+    if profiler_recording():
+        raise Unavailable(
+            "torch.profiler (or torch.autograd.profiler) is recording in this process",
+            remedy="leave its `with` block first: two recorders would measure each other",
+        )
+
+
+atexit.register(PROCESS.close_left_open)
+os.register_at_fork(after_in_child=PROCESS.forget_parent)
 
 
 def profile(
@@ -87,8 +140,8 @@ class Profile:
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}
         self.notes: list[str] = []
-        self.absent: list[catalogue.Absent] = []
-        self._makers, self._asked = catalogue.choose(metrics, instruments, device.split(":")[0])
+        self.absent: list[Absent] = []
+        self._makers, self._asked = choose(metrics, instruments, device.split(":")[0])
         self._on_ready, self._synchronize = on_ready, synchronize
         self._windows: Windows | None = None
         self._owner = self._thread = 0
@@ -118,9 +171,9 @@ class Profile:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
         PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
         try:
-            opened, self.absent = catalogue.open_all(self._makers, self._asked)
+            opened, self.absent = open_all(self._makers, self._asked)
             self._windows = Windows(
-                opened, self.schedule or _always, self._window_closed, self._synchronize, self.first
+                opened, self.schedule or (lambda step: Phase.ACTIVE), self._window_closed, self._synchronize, self.first
             )
             self._owner, self._thread, self._open = os.getpid(), threading.get_native_id(), True
             self._windows.begin()
@@ -163,8 +216,6 @@ class Profile:
     @property
     def instruments(self) -> pd.DataFrame:
         """Table of the instruments: state of each, and for one that is unavailable the reason and the remedy."""
-        import pandas as pd
-
         rows = [(each.name, "ok", "") for each in (self._windows.instruments if self._windows else [])]
         rows += [(each.name, f"unavailable: {each.why}", each.remedy) for each in self.absent]
         return pd.DataFrame(rows, columns=["instrument", "state", "remedy"])
@@ -251,7 +302,7 @@ class Profile:
 
     def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
         """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
-        from ._save import save
+        from .files import save
 
         return save(self.data, Path(directory), figures)
 

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Interface between an instrument and the profiler that drives it, and definitions of its tables' columns."""
+"""Instruments: the interface between one and the profiler that drives it, definitions of its tables' columns, and the
+choice of instruments by name and by metrics, with reasons for those unavailable.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
-from ..errors import InvalidArgument
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .._lazy import pandas as pd
+from ..errors import InvalidArgument, Unavailable, did_you_mean, some_of
 
 
 @runtime_checkable
@@ -66,3 +70,146 @@ def definitions(table: pd.DataFrame) -> dict[str, str]:
     """Return the definition of each column of `table`, as :func:`define` put it there."""
     found: dict[str, str] = table.attrs.get("definitions", {})
     return dict(found)
+
+
+# name → module of this package, class, arguments
+_HOMES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "activity": (".activity", "ActivityInstrument", {}),
+    "counters": (".counters", "CountersInstrument", {}),
+    "cpu": (".cpu", "CpuInstrument", {}),
+    "memory": (".memory", "MemoryInstrument", {}),
+    "nvml": (".nvml", "NvmlInstrument", {}),
+    "ops": (".cpu", "OpsInstrument", {}),
+    "phases": (".phases", "PhasesInstrument", {}),
+    "window": (".window", "WindowInstrument", {}),
+}
+
+# What each word brings; "timeline" is always there, since what a number costs is read against it.
+METRICS: dict[str, tuple[str, ...]] = {
+    "timeline": ("phases", "window", "ops", "activity"),
+    "power": ("nvml", "cpu"),
+    "cores": ("counters",),
+    "fp32": ("counters",),
+    "memory": ("memory", "counters"),
+}
+# Where the work is; the other would see only half of it.
+_ONLY = {"ops": "cpu", "activity": "cuda", "counters": "cuda"}
+NAMES = tuple(_HOMES)
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Instrument that is unavailable here, with reason and remedy."""
+
+    name: str
+    why: str
+    remedy: str = ""
+
+
+def make(name: str, **more: Any) -> Instrument:
+    module, kind, arguments = _HOMES[name]
+    made: Instrument = getattr(importlib.import_module(module, __package__), kind)(**arguments, **more)
+    return made
+
+
+def _refused(name: str, beside: str, words: str) -> Instrument:
+    """Raise Unavailable for two instruments that exclude each other: tracing slows counted kernels, and counting
+    serialises traced ones."""
+    raise Unavailable(f"{name} and {beside} are not measured in one run", "", f"--metrics {words} has a run of its own")
+
+
+def _given(instrument: Instrument) -> Instrument:
+    return instrument
+
+
+def choose(
+    metrics: str | Sequence[str], instruments: Iterable[str | Instrument] = (), device: str = "cpu"
+) -> tuple[list[tuple[str, Callable[[], Instrument]]], set[str]]:
+    """Choose instruments: (name and maker of each, names of those that were asked for by name).
+
+    Args:
+        metrics: words of :data:`METRICS`, several as a list or joined by `|` or `,`; `all` is all of them.
+        instruments: more instruments, by a name of :data:`NAMES` or made already.
+        device: device of the loop, `cpu` or `cuda`.
+
+    Raises:
+        InvalidArgument: an unknown word; the message lists the known ones and what may have been meant.
+    """
+    words, everything = _words(metrics)
+    names = dict.fromkeys(METRICS["timeline"])
+    for word in words:
+        _check("metrics", word, METRICS, also=["all"])
+        names |= dict.fromkeys(METRICS[word])
+    makers: list[tuple[str, Callable[[], Instrument]]] = []
+    # What was asked for by its own word is not dropped in silence: it opens, or it says why not.
+    explicit = {name for word in words for name in METRICS[word] if not everything and word != "timeline"}
+    names = {name: None for name in names if name in explicit or _ONLY.get(name, device) == device}
+    counted = [word for word in words if "counters" in METRICS[word]]
+    asked = set()
+    for each in instruments:
+        if not isinstance(each, str):
+            makers.append((each.name, partial(_given, each)))
+            asked.add(each.name)
+            continue
+        _check("instrument", each, NAMES)
+        names[each] = None
+        asked.add(each)
+    given = {name for name, _ in makers}
+    if "activity" in given | set(names) and "counters" in given | set(names):
+        if everything and "counters" not in asked:
+            names.pop("counters", None)
+            makers.append(("counters", partial(_refused, "counters", "activity", "cores|fp32|memory")))
+        elif "activity" not in asked:
+            names.pop("activity", None)
+            makers.append(("activity", partial(_refused, "activity", "counters", "timeline")))
+    for name in names:
+        if name not in given:
+            more = {"metrics": counted} if name == "counters" and counted else {}
+            makers.append((name, partial(make, name, **more)))
+    return makers, asked
+
+
+def _words(metrics: str | Sequence[str]) -> tuple[list[str], bool]:
+    """Split `metrics` into words; `all` becomes all of them, and the second result True."""
+    words = [
+        word.strip()
+        for part in ([metrics] if isinstance(metrics, str) else metrics)
+        for word in part.replace("|", ",").split(",")
+    ]
+    if "all" not in words:
+        return words, False
+    return [word for word in words if word not in METRICS and word != "all"] + list(METRICS), True
+
+
+def _check(what: str, word: str, known: Iterable[str], also: Sequence[str] = ()) -> None:
+    known = [*known, *also]
+    if word not in known:
+        available = some_of(known, "`dnnsuite metrics list`")
+        raise InvalidArgument(f"{what}: no {word!r}{did_you_mean(word, known)}; available: {available}")
+
+
+def open_all(
+    makers: Iterable[tuple[str, Callable[[], Instrument]]], asked: set[str]
+) -> tuple[list[Instrument], list[Absent]]:
+    """Open the instruments; return them and those that are unavailable.
+
+    Raises:
+        Unavailable: one of `asked` is unavailable; the others are closed again.
+    """
+    opened: list[Instrument] = []
+    absent: list[Absent] = []
+    with ExitStack() as undo:
+        for name, make in makers:
+            try:
+                instrument = make()
+                instrument.open()
+            except Unavailable as error:
+                if name in asked:
+                    raise
+                where = f" (looked in {error.looked_in})" if error.looked_in else ""
+                absent.append(Absent(name, error.what + where, error.remedy))
+            else:
+                undo.callback(instrument.close)
+                opened.append(instrument)
+        undo.pop_all()
+    return opened, absent

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from .. import host
 from .._runs.monitor import INTERVAL_S, MONITORS, MonitorColumn, MonitorLog
-from ..errors import InvalidArgument, Unavailable, did_you_mean
+from ..errors import Unavailable, check_choice
 from .cpu import SystemReader
 from .dcgm import DcgmStream
 from .nvml import SLOWED, NvmlInstrument
@@ -85,8 +85,7 @@ def check_monitor(kind: str) -> str:
         InvalidArgument: it is none of `MONITORS`.
         Unavailable: its source was asked for by name and does not answer.
     """
-    if kind not in MONITORS:
-        raise InvalidArgument(f"--monitor {kind}; accepted: {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}")
+    check_choice("--monitor", kind, MONITORS)
     if kind in ("nvml", "dcgm"):
         with Monitor(kind):
             pass
@@ -115,8 +114,7 @@ class Monitor:
         counters: bool = True,
         interval_s: float = INTERVAL_S,
     ) -> None:
-        if kind not in MONITORS:
-            raise InvalidArgument(f"monitor {kind!r}; accepted: {', '.join(MONITORS)}{did_you_mean(kind, MONITORS)}")
+        check_choice("monitor", kind, MONITORS)
         self.kind, self._cpus, self._gpus = kind, frozenset(cpus), gpus
         self._counters = counters
         self.log = MonitorLog()
@@ -178,8 +176,8 @@ class Monitor:
         if self.kind == "auto" and not self._gpus:
             return
         has_gpus = self._try("nvml", NvmlInstrument(), self.kind == "nvml")
-        may = self.kind == "auto" and self._counters
-        if self.kind == "dcgm" or (has_gpus and may and not self._has_gpm()):
+        may = has_gpus and self.kind == "auto" and self._counters
+        if self.kind == "dcgm" or (may and not any(r.name.startswith("gpm_") for r in self._sources[0].read())):
             self._try("dcgm", DcgmStream(), self.kind == "dcgm")
 
     def _try(self, name: str, source: _Source, is_needed: bool) -> bool:
@@ -194,9 +192,6 @@ class Monitor:
         self._sources.append(source)
         self._names.append(name)
         return True
-
-    def _has_gpm(self) -> bool:
-        return any(reading.name.startswith("gpm_") for reading in self._sources[0].read())
 
     def _close(self) -> None:
         for source in self._sources:

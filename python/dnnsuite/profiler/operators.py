@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import pandas as pd
 from ._breakdown import COLUMNS, breakdown, op_segments
-from ._gather import by_name, within
 from ._windows import LoopStep
-from .cpu import class_of
+from .cpu import class_of, nest
+from .data import by_name, within
 from .instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BETWEEN = "between operators"
 _BETWEEN_MEANS = "no operator runs: Python, dispatch, launches or a wait; the trace does not tell which"
@@ -41,37 +38,16 @@ def operator_table(t0_ns: Int64s, t1_ns: Int64s, names: pd.Series, threads: Int6
         names: name of each.
         threads: number of the thread of each.
     """
-    import pandas as pd
-
-    order = np.lexsort((-t1_ns, t0_ns, threads))
-    depth, self_ns = _nest(threads[order], t0_ns[order], t1_ns[order])
+    nesting = nest(threads.tolist(), t0_ns.tolist(), t1_ns.tolist())
     column = names.astype("category").cat
     classes = pd.Categorical([class_of(str(name)) for name in column.categories])
     kinds = pd.Categorical.from_codes(classes.codes[column.codes.to_numpy()], classes.categories)
     table = pd.DataFrame({
-        "t0_ns": t0_ns[order], "t1_ns": t1_ns[order], "name": names.iloc[order].to_numpy(),
-        "class": kinds[order], "thread": threads[order], "depth": depth, "self_ns": self_ns,
+        "t0_ns": t0_ns, "t1_ns": t1_ns, "name": names, "class": kinds, "thread": threads, "depth": nesting.depths,
+        "self_ns": nesting.self_ns,
     })  # fmt: skip
-    table["name"] = names.iloc[order].reset_index(drop=True)
-    return define(table.sort_values("t0_ns", kind="stable", ignore_index=True), _MEANINGS)
-
-
-def _nest(threads: Int64s, t0_ns: Int64s, t1_ns: Int64s) -> tuple[Int64s, Int64s]:
-    """Compute depth and self time of events in the order thread, begin, longest first."""
-    depth = np.zeros(len(threads), np.int64)
-    inner = np.zeros(len(threads), np.int64)
-    outer: list[tuple[int, int]] = []  # (index, end) of those that are open
-    last = None
-    for i, (thread, begin, end) in enumerate(zip(threads, t0_ns, t1_ns, strict=True)):
-        if thread != last:
-            outer, last = [], thread
-        while outer and outer[-1][1] <= begin:
-            outer.pop()
-        if outer:
-            depth[i] = len(outer)
-            inner[outer[-1][0]] += min(end, outer[-1][1]) - begin
-        outer.append((i, end))
-    return depth, np.maximum(t1_ns - t0_ns - inner, 0)
+    order = np.lexsort((-t1_ns, threads, t0_ns))
+    return define(table.iloc[order].reset_index(drop=True), _MEANINGS)
 
 
 def analyse_operators(
@@ -90,8 +66,6 @@ def analyse_operators(
         optimizer: (begin, end) of an optimizer's updates, disjoint.
         loop_thread: number of the thread that runs the loop; by default the one that has most operators.
     """
-    import pandas as pd
-
     spans = sorted((begin, end) for begin, end in windows if end > begin)
     inside = within(ops, spans)
     if inside.empty:

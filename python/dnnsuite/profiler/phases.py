@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Phases of the training loop, by torch's hooks: waiting for data, forward, backward, optimizer."""
+"""Phases of the training loop, by torch's hooks: waiting for data, forward, backward, optimizer; and the spans that the
+user names.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,13 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import pandas as pd
 from ..errors import Unavailable
-from ..timing import now_ns
+from ..timing import Spans, now_ns
 from .cpu import CLOSURE
-from .instrument import define
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .instrument import Instrument, define
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
@@ -31,13 +31,15 @@ PHASE_COLUMNS = {
     "cpu_ns": "CPU time of the thread in it (CLOCK_THREAD_CPUTIME_ID)",
 }
 
-
-class _PhaseRow(NamedTuple):
-    phase: str
-    thread: int
-    t0_ns: int
-    t1_ns: int
-    cpu_ns: int
+SPAN_COLUMNS = {
+    "name": "the span's name",
+    "step": "the step that was set when it began",
+    "depth": "how many spans of the thread were open around it",
+    "thread": "native id of the thread",
+    "t0_ns": "begin, ns of CLOCK_MONOTONIC",
+    "t1_ns": "end, ns of CLOCK_MONOTONIC",
+    "gpu_ns": "from begin to end on the device's stream by CUDA events; NaN where none was recorded",
+}
 
 
 class OptimizerSeen(NamedTuple):
@@ -92,7 +94,7 @@ class PhasesInstrument:
         self._with_modules = modules
         self.loader_workers: int | None = None  # of the last DataLoader that was waited for
         self.optimizer: OptimizerSeen | None = None  # the last that stepped
-        self._rows: list[_PhaseRow] = []
+        self._rows: list[tuple[str, int, int, int, int]] = []  # as PHASE_COLUMNS
         self._undo: contextlib.ExitStack | None = None
         self._stack = _Stack()
 
@@ -128,9 +130,7 @@ class PhasesInstrument:
         self.stop()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
-        table = pd.DataFrame(self._rows, columns=list(_PhaseRow._fields))
+        table = pd.DataFrame(self._rows, columns=list(PHASE_COLUMNS))
         return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
 
     def notes(self) -> list[str]:
@@ -165,8 +165,8 @@ class PhasesInstrument:
         """End the piece of time that counts for one phase, and begin another."""
         stack, now, cpu_ns = self._stack, now_ns(), time.thread_time_ns()
         if stack.counts:
-            row = _PhaseRow(stack.counts, threading.get_native_id(), stack.t0_ns, now, cpu_ns - stack.cpu0_ns)
-            self._rows.append(row)
+            spent_ns = cpu_ns - stack.cpu0_ns
+            self._rows.append((stack.counts, threading.get_native_id(), stack.t0_ns, now, spent_ns))
         stack.t0_ns, stack.cpu0_ns = now, cpu_ns
 
     @contextlib.contextmanager
@@ -258,6 +258,21 @@ class PhasesInstrument:
 
 # (phase that counts, phase begun in it) where the inner one counts from there on.
 _CUTS = {*(("optimizer", inner) for inner in (CLOSURE, "forward", "backward", "data")), ("backward", "optimizer")}
+
+
+class SpansInstrument(Instrument):
+    """The spans of a :class:`dnnsuite.timing.Spans` as table `spans` of a profile."""
+
+    name = "spans"
+
+    def __init__(self, spans: Spans) -> None:
+        self._spans = spans
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        return {"spans": define(pd.DataFrame(self._spans.columns()), SPAN_COLUMNS)}
+
+    def notes(self) -> list[str]:
+        return self._spans.notes()
 
 
 @contextlib.contextmanager

@@ -9,13 +9,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..timing import now_ns
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _JOIN_S = 5.0  # a driver that hangs must not hang the program
 
@@ -167,8 +165,6 @@ def samples_table(source: str, rows: Iterable[Row], definitions: Mapping[str, st
         rows: rows of a `Sampler`.
         definitions: one line for each name, kept in `attrs["definitions"]` after those of the columns.
     """
-    import pandas as pd
-
     table = pd.DataFrame(list(rows), columns=[name for name in _COLUMNS if name != "source"])
     table.insert(1, "source", source)
     table = table.astype({"t_ns": "int64", "value": "float64"})

@@ -132,7 +132,7 @@ class Script:
         importing.start()
         importing.join()
         from ._profile import profile
-        from ._schedule import Schedule
+        from ._windows import Schedule
 
         about = {"command": " ".join(sys.argv) or sys.executable, "device": end.device, "step_ends": end.kind}
         if remark := self.ends.remark:

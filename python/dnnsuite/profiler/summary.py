@@ -10,21 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import pandas as pd
 from .._shown import duration, number, percent, wrapped
 from .._shown import rate as shown_rate
 from ..errors import InvalidArgument
 from ..timing import batch_means
 from . import _overhead
-from ._advice import Advice, advise
+from ._advice import Advice, advise, cpu_busy_pct, displaced_pct, facts
 from ._breakdown import REMARK
-from ._facts import cpu_busy_pct, displaced_pct, facts
-from ._schedule import Phase
-from ._windows import FOREIGN, LoopStep
+from ._windows import FOREIGN, LoopStep, Phase
 from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from .data import ProfileData
     from .roofline import Roofline
 

@@ -12,15 +12,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .._files import replacing
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _GPU_TABLES = ("kernels", "memops", "graphs")
 _LABELS = ("name", "phase", "function", "operation", "kind", "op")  # the first of these columns names the slices

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import _C
+from .._lazy import pandas as pd
 from ..errors import Error, Unavailable
 from ..host import register_vendor_folders
 from . import nvtx
+from .instrument import Instrument
 
 _lock = threading.RLock()  # a signal handler may close while its thread opens
 _opened: Window | None = None
@@ -85,6 +87,30 @@ class Window:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class WindowInstrument(Instrument):
+    """Instrument that holds the window of external tools (:class:`Window`) open while one of the profile is."""
+
+    name = "window"
+
+    def __init__(self) -> None:
+        self._window = Window()
+
+    def start(self) -> None:
+        self._window.open()
+
+    def stop(self) -> None:
+        self._window.close()
+
+    def close(self) -> None:
+        self._window.close()
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def notes(self) -> list[str]:
+        return []  # on a machine without these tools their absence is no news
 
 
 def close_at_exit() -> None:

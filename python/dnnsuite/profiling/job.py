@@ -1,21 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""A worker's task that observes a job instead of rating it: its steps under the profiler's instruments, in windows."""
+"""Workers' tasks: one observes a job, its steps under the profiler's instruments, in windows; one times the job's steps
+and nothing else, in turns with those of other batch sizes.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
+import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._runs.samples import write_samples
 from .._runs.spec import WorkerSpec
+from .._runs.turn_task import TurnTaker
 from .._runs.worker import Siblings
 from ..timing import now_ns
+from ..workflow.clocks import clock_for
 
 if TYPE_CHECKING:
     from ..profiler import Schedule
     from ..profiler.phases import PhasesInstrument
+
 
 _MOST_WINDOWS = 4
 
@@ -49,7 +57,7 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
         {profile, provenance, window}: the profile, the source of the data, and the time of the window.
     """
     from .. import jobs, profiler
-    from ..profiler.catalogue import choose
+    from ..profiler.instrument import choose
     from ..profiler.memory import MemoryInstrument
     from ..profiler.phases import PhasesInstrument
 
@@ -121,3 +129,30 @@ def _in_phase(get: Callable[..., Any], phases: PhasesInstrument) -> Callable[...
 def _tell(directory: Path, done: int, steps: int) -> None:
     """Write the progress, for the process that waits: a file of two numbers."""
     (directory / "progress.txt").write_text(f"{done} {steps}")
+
+
+def rate(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
+    """Time a job's steps, the wait for data included; `samples.csv` goes to the spec's directory.
+
+    `spec.details` are: `cpus` to run on, `warm_up` (first blocks that do not count).
+
+    Returns:
+        {unit, items_per_step, provenance, finite}.
+    """
+    from .. import jobs
+
+    if cpus := spec.details.get("cpus"):
+        os.sched_setaffinity(0, cpus)
+    config = jobs.JobConfig.from_dict(spec.config)
+    with closing(jobs.get(spec.job)(config)) as job:
+        job.setup()
+        turns = TurnTaker(job, lambda steps: clock_for(config.device, 1, steps))
+        for _ in turns.obey(siblings, spec.details.get("alone", ())):
+            pass  # there are no other orders
+        write_samples(spec.folder, turns.samples(spec.details["warm_up"]))
+        return {
+            "unit": job.unit,
+            "items_per_step": job.items_per_step,
+            "provenance": job.provenance(),
+            "finite": all(math.isfinite(loss) for loss in job.losses()),
+        }

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import psutil  # type: ignore[import-untyped]
 
 from .. import host
 from .._shown import size
@@ -80,21 +80,14 @@ _WORDS = {"cpu": "machine", "cuda": "GPU"}
 
 def holders(device: str) -> list[Holder]:
     """List the processes that hold most of the device's memory, without this one; empty if unknown."""
-    found = _of_gpu() if device == "cuda" else _of_machine(Path("/proc"))
+    found = _of_gpu() if device == "cuda" else _of_machine()
     others = [each for each in found if each.pid != os.getpid() and each.bytes >= _LEAST_BYTES]
     return sorted(others, key=lambda each: -each.bytes)[:_MOST]
 
 
-def _of_machine(proc: Path) -> list[Holder]:
-    found = []
-    for status in proc.glob("[0-9]*/status"):
-        with suppress(OSError, ValueError):  # it has ended meanwhile
-            text = status.read_text(errors="replace")
-            resident = re.search(r"^VmRSS:\s+(\d+) kB", text, re.MULTILINE)
-            name = re.search(r"^Name:\s+(.*)$", text, re.MULTILINE)
-            if resident:
-                found.append(Holder(int(status.parent.name), name[1] if name else "?", int(resident[1]) << 10))
-    return found
+def _of_machine() -> list[Holder]:
+    running = (each.info for each in psutil.process_iter(["pid", "name", "memory_info"]))
+    return [Holder(info["pid"], info["name"], info["memory_info"].rss) for info in running if info["memory_info"]]
 
 
 def _of_gpu() -> list[Holder]:

@@ -16,10 +16,10 @@ from typing import Any
 
 from .._files import OutputError, read_json
 from .._runs.interrupts import Interrupted, deferred
-from ..errors import Error, InvalidArgument, did_you_mean, reason
+from ..errors import Error, check_choice, reason
 from ..profiler import script
 from ..profiler.activity import variables_for_markers
-from ..profiler.catalogue import choose
+from ..profiler.instrument import choose
 from ..profiler.monitor import Monitor
 from .job import windows_of
 
@@ -133,9 +133,7 @@ def _settings(
     out: Path, start_iteration: int, profile_iterations: int, metrics: str, stop: bool, step_on: str
 ) -> dict[str, Any]:
     """Return the settings of the profiler in the command's processes, checked."""
-    if step_on not in script.STEP_ON:
-        known = ", ".join(script.STEP_ON)
-        raise InvalidArgument(f"--step-on {step_on!r}; accepted: {known}{did_you_mean(step_on, script.STEP_ON)}")
+    check_choice("--step-on", step_on, script.STEP_ON)
     # The profile begins when the first step has ended: before that nothing shows that there are steps.
     schedule, steps = windows_of(max(1, start_iteration), profile_iterations)
     return {

@@ -75,6 +75,7 @@ class SingleRun:
 
     def spec(self, directory: Path, memory_bytes: int) -> WorkerSpec:
         """Return what the worker is told, which may reserve so much memory."""
+        limit = memory_bytes if self.config.device == "cpu" else None
         return WorkerSpec(
             self.task,
             str(directory),
@@ -83,7 +84,7 @@ class SingleRun:
             self.details,
             self.plugins,
             (os.getcwd(),),
-            memory_bytes if self.config.device == "cpu" else None,
+            limit,
         )
 
     def _group(self, directory: Path, tick: Callable[[Path], None]) -> Any:
@@ -125,6 +126,16 @@ class SingleRun:
             batch_size=config.batch_size, threads=config.threads or 0, versions=environment["versions"],
             commit=facts.commit(), asked=self.asked, resolved=config.to_dict(),
         )  # fmt: skip
+
+
+def config_of(request: Any, size: int, **other: Any) -> JobConfig:
+    """Return the configuration of a request's job at one batch size; `other` is what differs from the request."""
+    from .. import jobs
+
+    same = {
+        name: getattr(request, name) for name in ("B", "device", "precision", "threads", "seed", "data", "dataroot")
+    }
+    return jobs.JobConfig(**{**same, "batch_size": size, "options": dict(request.options), **other})
 
 
 def version_of(job: type, options: Mapping[str, Any]) -> str:

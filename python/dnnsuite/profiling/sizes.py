@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import read_json
+from .._lazy import pandas as pd
 from .._runs.device import choose_device
 from .._runs.folder import PROFILES_FILE, PlanFolder, opened
 from .._runs.interrupts import interruptible
@@ -22,14 +22,11 @@ from .._runs.spec import RESULT_FILE
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
-from . import batch_sizes
-from .single_run import SingleRun
-from .throughput_request import check_limits
+from .single_run import SingleRun, config_of
+from .throughput_request import check_limits, refuse_twice
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..jobs import JobConfig
+    pass
 
 
 @dataclass(frozen=True)
@@ -61,22 +58,22 @@ class Request:
             Unavailable: the device is not there.
         """
         from .. import jobs
-        from ..profiler.catalogue import choose
+        from ..profiler.instrument import choose
         from .job import windows_of
 
         check_limits(self.threads, self.timeout_s)
         import_plugins(self.plugins, [os.getcwd()])
-        Job = jobs.get(self.job)
-        choose(self.metrics)
+        choose(self.metrics)  # before a job imports torch
         check_monitor(self.monitor)
+        Job = jobs.get(self.job)
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
-        batch_sizes.refuse_twice(sizes)
-        options = dict(self.options)
+        refuse_twice(sizes)
+        made = replace(self, batch_sizes=tuple(sizes), device=device)
         for size in sizes:
-            Job(jobs.JobConfig(B=self.B, device=device, precision=self.precision, batch_size=size, options=options))
-        return replace(self, batch_sizes=tuple(sizes), device=device)
+            Job(config_of(made, size))  # refuses what it does not take
+        return made
 
 
 def profiles(request: Request, out: Path, say: Callable[[str], None] = lambda text: None) -> list[dict[str, Any]]:
@@ -97,14 +94,10 @@ def profiles(request: Request, out: Path, say: Callable[[str], None] = lambda te
             result = _finished(folder, size)
             if result is None:
                 say(f"{where}: starts")
-                result = _result(_one(request, size, folder, functools.partial(_say_where, say, where)))
+                result = _result(_one(request, size, folder, lambda text: say(f"{where}: {text}")))  # noqa: B023
             say(f"{where}: {result['status']}" + (f", {result['message']}" if result["status"] != "ok" else ""))
             results.append({**result, "batch_size": size, "directory": str(folder.runs / _name(size))})
     return results
-
-
-def _say_where(say: Callable[[str], None], where: str, text: str) -> None:
-    say(f"{where}: {text}")
 
 
 def _name(size: int) -> str:
@@ -154,7 +147,7 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
         f"profile of {request.job}",
         "dnnsuite.profiling.job:observe",
         request.job,
-        _config(request, size),
+        config_of(request, size),
         {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")},
         request.plugins,
         request.timeout_s,
@@ -174,23 +167,6 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
         )
 
     return single.run(folder, _name(size), _Ticker(say).tick, figures)[0]
-
-
-def _config(request: Request, size: int) -> JobConfig:
-    """Configuration of the job at one batch size."""
-    from .. import jobs
-
-    return jobs.JobConfig(
-        B=request.B,
-        device=request.device,
-        precision=request.precision,
-        batch_size=size,
-        seed=request.seed,
-        data=request.data,
-        dataroot=request.dataroot,
-        threads=request.threads,
-        options=dict(request.options),
-    )
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:
@@ -258,8 +234,6 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
 
 def table(results: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Make a table of :func:`rows`; shares that a batch size lacks are 0."""
-    import pandas as pd
-
     made = pd.DataFrame(rows(results))
     shares = [column for column in made.columns if column.endswith("(%)")]
     finished = made["status"] == "ok"
@@ -279,8 +253,6 @@ _MEANINGS = {
 
 def metrics(result: dict[str, Any]) -> pd.DataFrame:
     """Return the figures of one batch size, one a row: columns metric, value, low, high, unit, definition."""
-    import pandas as pd
-
     row = _row(result)
     meanings = {f"{each['class']} (%)": each["definition"] for each in result["profile"]["breakdown"]} | _MEANINGS
     for each in result["profile"].get("utilization", []):

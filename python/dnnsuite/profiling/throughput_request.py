@@ -14,9 +14,32 @@ from .._runs.device import choose_device
 from .._runs.neighbours import Cores
 from .._runs.plugins import import_plugins
 from .._runs.turn_session import wait_policy
-from ..errors import InvalidArgument, did_you_mean
-from . import batch_sizes
-from .single_run import SingleRun
+from ..errors import InvalidArgument, check_choice
+from .single_run import SingleRun, config_of
+
+
+def parse_batch_sizes(text: str | None) -> tuple[int, ...]:
+    """Parse the numbers of `1,2,4`; none for None.
+
+    Raises:
+        InvalidArgument: it is no list of whole numbers from 1 on.
+    """
+    if text is None:
+        return ()
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgument(f"--batch-sizes {text!r}: write whole numbers with commas, e.g. 1,2,4") from None
+    if min(sizes) < 1:
+        raise InvalidArgument(f"--batch-sizes {text!r}: a batch has one item or more")
+    return sizes
+
+
+def refuse_twice(sizes: Sequence[int]) -> None:
+    """Raise InvalidArgument if a size is there twice."""
+    if len(set(sizes)) < len(sizes):
+        raise InvalidArgument(f"--batch-sizes: {','.join(map(str, sizes))} names one twice")
+
 
 PRESETS = ("quick", "full")
 TBD_SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128)  # of the original's measure_throughput.sh
@@ -81,10 +104,7 @@ class Request:
         from .. import jobs
 
         self._check()  # before defaults take the place of zeros
-        if self.preset not in PRESETS:
-            raise InvalidArgument(
-                f"--preset {self.preset}: accepted: {', '.join(PRESETS)}{did_you_mean(self.preset, PRESETS)}"
-            )
+        check_choice("--preset", self.preset, PRESETS)
         import_plugins(self.plugins, [os.getcwd()])
         Job = jobs.get(self.job)
         quick = self.preset == "quick"
@@ -110,7 +130,7 @@ class Request:
 
     def _check(self) -> None:
         check_limits(self.threads, self.timeout_s)
-        batch_sizes.refuse_twice(self.batch_sizes)
+        refuse_twice(self.batch_sizes)
         for name, value in (("--repeats", self.repeats), ("--stop-iteration", self.stop_iteration)):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{name} {value}: must be at least 1")
@@ -139,20 +159,7 @@ class Request:
 
     def config(self, size: int, repeat: int, threads: int | None = None) -> Any:
         """Return the configuration of one process."""
-        from .. import jobs
-
-        return jobs.JobConfig(
-            B=self.B,
-            device=self.device,
-            precision=self.precision,
-            batch_size=size,
-            seed=self.seed + repeat,
-            data_seed=self.seed,
-            data=self.data,
-            dataroot=self.dataroot,
-            threads=threads or self.threads,
-            options=dict(self.options),
-        )
+        return config_of(self, size, seed=self.seed + repeat, data_seed=self.seed, threads=threads or self.threads)
 
     def single(self, size: int, repeat: int, cores: Cores) -> SingleRun:
         """Return the run of one process, with no more threads than neighbours leave cores free."""
@@ -166,7 +173,7 @@ class Request:
         return SingleRun(
             "throughput",
             f"throughput of {self.job}",
-            "dnnsuite.profiling.throughput_task:rate",
+            "dnnsuite.profiling.job:rate",
             self.job,
             self.config(size, repeat, threads),
             {"warm_up": self.warm_up_blocks(), "cpus": list(cores.cpus) if cores.shared else None},

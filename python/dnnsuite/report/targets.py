@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .._files import regular, write_text
+from .._files import whole_lines, write_text
 from ..errors import InvalidArgument, did_you_mean, reason
 from ..results.intervals import mean
 from ..results.pool import UNKNOWN
@@ -187,8 +187,8 @@ def save(path: Path, entries: Iterable[ReportEntry]) -> dict[str, Target]:
 
 def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, str]]]:
     try:
-        text = regular(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        text = whole_lines(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
         raise InvalidArgument(f"{path}: {reason(error)}") from error
     reader = csv.DictReader(io.StringIO(text))
     try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import regular
+from .._files import whole_lines
 from .._runs import rates
 from .._runs.modes import MODES
 from ..errors import Error, reason
@@ -102,7 +102,7 @@ def epochs_as_steps(path: Path) -> rates.Steps:
     import pandas as pd
 
     try:
-        table = pd.read_csv(regular(path))
+        table = pd.read_csv(whole_lines(path))
         starts, stops = (
             (table[name].to_numpy(np.float64) * 1e9).astype(np.int64) for name in ("epoch_start", "epoch_stop")
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from .._files import regular
+from .._files import whole_lines
 from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import RunRecord
@@ -75,7 +75,7 @@ def read_monitor(path: str | Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        table = pd.read_csv(regular(Path(path))).astype({TIME_COLUMN: "int64"})
+        table = pd.read_csv(whole_lines(Path(path))).astype({TIME_COLUMN: "int64"})
         values = table.columns.drop(TIME_COLUMN)
         return table.astype(dict.fromkeys(values, "float64"))
     except KeyError:

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .._files import regular, replacing
-from .._runs.record_checks import check_rate
+from .._files import replacing, whole_lines
+from .._runs.record_checks import check_rate, check_value
 from .._runs.record_parts import BadRecord
 from ..errors import Error, reason
 
@@ -113,6 +114,7 @@ _COMPLETE = "complete"  # in a table's attrs
 _DEFAULTS = {each.name: each.default for each in fields(Row)}
 _INTEGERS = [name for name, value in _DEFAULTS.items() if type(value) is int]
 _FLOATS = [name for name, value in _DEFAULTS.items() if type(value) is float]
+_RATED = ("metric", "value", "low", "high")
 _TEXTS = [name for name in COLUMNS if name not in (*_INTEGERS, *_FLOATS, "replica", "failure")]
 
 
@@ -160,13 +162,14 @@ def read_csv(path: Path) -> pd.DataFrame:
 
     numbers = [*_INTEGERS, *_FLOATS, "replica", "failure"]
     try:
+        with open(whole_lines(path), newline="", encoding="utf-8-sig") as file:
+            widths = [(lines.line_num, len(row)) for lines in (csv.reader(file),) for row in lines if row]
+        if odd := [line for line, width in widths if width != widths[0][1]]:
+            raise ValueError(f"line {odd[0]} has another number of columns than the first")
         table = pd.read_csv(
-            regular(path),
-            dtype=dict.fromkeys(_TEXTS, str),
-            keep_default_na=False,
-            na_values={name: [""] for name in numbers},
+            path, dtype=dict.fromkeys(_TEXTS, str), keep_default_na=False, na_values={name: [""] for name in numbers}
         )
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+    except (OSError, ValueError, csv.Error) as error:  # pandas' parser errors are ValueErrors
         raise Error(f"{path}: {reason(error)}") from error
     if absent := [name for name in LEAST if name not in table.columns]:
         raise Error(f"{path}: no column {absent[0]!r}: not a table of results")
@@ -174,16 +177,46 @@ def read_csv(path: Path) -> pd.DataFrame:
         plan = hashlib.sha256(f"plan:{path.resolve()}".encode()).hexdigest()[:32]
         table = table.assign(plan_id=plan, run_id=plan + "/" + table["run"])
     try:
+        for name in _INTEGERS:  # before they are made whole
+            _check_column(table, name)
         found = complete(table)
-        for line, (metric, value) in enumerate(zip(found["metric"], found["value"], strict=True), 2):
-            _check(line, metric, value)
-        return found
+        for name in ("status", "seconds", "skipped_steps", "weight"):
+            _check_column(found, name)
+        for line, (metric, *values) in enumerate(zip(*(found[name] for name in _RATED), strict=True), 2):
+            _check(line, check_rate, metric, *values)
+        return _each_once(found)
     except (TypeError, ValueError) as error:
         raise Error(f"{path}: not a table of results: {error}") from error
 
 
-def _check(line: int, metric: str, value: float) -> None:
+def _check_column(table: pd.DataFrame, name: str) -> None:
+    """Refuse a value of a column that no run can have; one that is not known is none."""
+    for value in dict.fromkeys(table[name].dropna() if name in table else ()):
+        line = 2 + int((table[name] == value).to_numpy().argmax())
+        if name == "weight" and not 0 < value < math.inf:
+            raise ValueError(f"line {line}: weight is {value}: not a number that it can be")
+        if name not in _INTEGERS:
+            _check(line, check_value, name, value)
+        elif not isinstance(value, str):  # a text is told of when the table is completed
+            _check(line, check_value, name, int(value) if float(value).is_integer() else value)
+
+
+def _check(line: int, check: Callable[..., None], *values: Any) -> None:
     try:
-        check_rate(metric, value)
+        check(*values)
     except BadRecord as error:
         raise ValueError(f"line {line}: {error}") from None
+
+
+def _each_once(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table without rows that stand in it twice; two values of one metric of a run are refused."""
+    once = table.drop_duplicates()
+    again = once.duplicated(["run_id", "run", "job", "metric", "replica"], keep=False)
+    if again.any():
+        row = once[again].iloc[-1]
+        raise ValueError(f"line {2 + int(str(row.name))}: two values of {row['metric']} of run {row['run']}")
+    if len(once) == len(table):
+        return table
+    once = once.reset_index(drop=True)
+    once.attrs = table.attrs
+    return once

@@ -118,6 +118,8 @@ def _definitions(suite: str) -> tuple[str, str, list[Definition]]:
     if suite in SUITES:
         return suite, "", [_bare(i, name) for i, name in enumerate(SUITES[suite], 1)]
     several = [name.strip() for name in suite.split(",")]
+    if len(set(several)) < len(several):
+        raise InvalidArgument(f"{suite} names a job twice: name each once")
     for name in several:
         if name not in jobs.names():
             raise InvalidArgument(

@@ -18,7 +18,7 @@ _BASELINES = (
     "dcgan_all",
 )  # fmt: skip
 _TODAY = (
-    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dit", "unet", "detector", "conformer",
+    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dino", "dit", "unet", "detector", "conformer",
     "molecules", "rgat", "dcnv2", "ppo",
 )  # fmt: skip
 SUITES: Mapping[str, tuple[str, ...]] = {"baselines": _BASELINES, "fast": _BASELINES, "2026": _TODAY}

@@ -48,14 +48,25 @@ def read_suite(path: Path) -> list[Definition]:
     entries = content.get("job")
     if not isinstance(entries, list) or not entries:
         raise InvalidArgument(f"{path} names no job: add a table [[job]] with a name for each")
-    return [_definition(path, i, entry, content.get("preset", "")) for i, entry in enumerate(entries, 1)]
+    found = [_definition(path, i, entry, content.get("preset", "")) for i, entry in enumerate(entries, 1)]
+    for i, own in enumerate(found):
+        if before := next((each for each in found[:i] if _asked(each) == _asked(own)), None):
+            raise InvalidArgument(
+                f"{own.where} is {before.where.rpartition(', ')[2]} again: say it once, with a weight"
+            )
+    return found
+
+
+def _asked(own: Definition) -> tuple[Any, ...]:
+    return own.name, own.preset, sorted(map(repr, own.arguments.items()))
 
 
 def _definition(path: Path, index: int, entry: Any, preset: Any) -> Definition:
     where = f"{path}, job {index}"
+    if isinstance(entry, Mapping):
+        _known(entry, _JOB_KEYS, where)
     if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
         raise InvalidArgument(f"{where}: a name is missing")
-    _known(entry, _JOB_KEYS, where)
     own, options = entry.get("preset", preset), entry.get("options", {})
     if not isinstance(options, Mapping) or not isinstance(own, str):
         raise InvalidArgument(f"{where}: preset is a text, and options are a table of names and values")

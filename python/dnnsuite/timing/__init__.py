@@ -31,8 +31,7 @@ from .._C import (
     trend,
 )
 from ._contention import Contention
-from ._measure import abba, measure, measure_pairs
-from ._repeat import RepeatNumber
+from ._measure import RepeatNumber, abba, measure, measure_pairs
 from ._spans import Span, Spans, decorated
 
 __all__ = [

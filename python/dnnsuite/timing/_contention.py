@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import _C
+from .._lazy import numpy as np
 from ..errors import Error
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ class Contention:
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return arrays with one entry for each block [n]: t0_ns, t1_ns, clock_ghz, involuntary_switches, throttled,
         contended, and steal_s and pressure_s, NaN if the kernel does not report them."""
-        import numpy as np
-
         t0, t1, ghz, switches, steal, pressure = np.array(self._rows, dtype=np.float64).reshape(-1, 6).T
         times = np.array([row[:2] for row in self._rows], dtype=np.int64).reshape(-1, 2)
         seconds = np.maximum(t1 - t0, 1) * 1e-9

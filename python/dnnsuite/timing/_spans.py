@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import _C
+from .._lazy import numpy as np
 from ..errors import InvalidArgument
 from ..host import register_vendor_folders
 
@@ -137,8 +138,6 @@ class Spans:
         `t1_ns` on :func:`now_ns`; with CUDA events also `gpu_ns`, from the begin to the end on the device, NaN where
         there was none. Waits for the device then.
         """
-        import numpy as np
-
         columns: dict[str, npt.NDArray[Any]] = self._spans.columns()
         slots = columns.pop("slot")
         columns["name"] = np.array(self._spans.names(), dtype=object)[columns["name"]]

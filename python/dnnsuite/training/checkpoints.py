@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from .._saved import save_tensors
+from .._saved import load_tensors, save_tensors
 from ..errors import Error
 
 __all__ = [
@@ -49,7 +49,7 @@ def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:
         BadCheckpoint: it is missing, damaged, or no checkpoint of a training run; the message names it.
     """
     try:
-        state = torch.load(path, map_location=device, weights_only=True)
+        state = load_tensors(path, device)
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise BadCheckpoint(f"{path} cannot be read as a checkpoint: {_first_line(error)}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:

@@ -90,7 +90,7 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         hint = did_you_mean(str(path), [*_NAMED, *jobs.names()])
-        way = "" if hint or path.suffix else "; a configuration is named by --config, as --list prints them"
+        way = "" if hint or path.suffix else "; name a job (`dnnsuite list`), or a configuration with --config (--list)"
         raise InvalidArgument(f"{path} cannot be read{hint}: {reason(error)}{way}") from error
     try:
         content = json.loads(text) if path.suffix == ".json" else _yaml(text)

@@ -147,14 +147,17 @@ class Experiment:
         return {**own, "samples": len(self.data.train), "classes": self.data.classes, **self.settings}
 
     def whole_identity(self, arrays: dict[int, Any]) -> Identity:
-        """Return those settings, the data, and the code of model, loss, optimizer, schedule and metrics.
+        """Return those settings, the data, and the code of model, loss, optimizer, schedule, metrics and `after_step`.
 
         Args:
             arrays: texts of large arrays, which models of an array share.
         """
         code = {name: getattr(self, name) for name in ("model", "loss", "optimizer", "schedule", "metrics")}
+        code |= {} if self.after_step is None else {"after_step": self.after_step}
         data = {"data": compared(self.data.train), "validation data": compared(self.data.valid)}
         plain = {"channels_last": self.channels_last, "compile": self.compile, **self.identity}
+        usual = {"clip_norm": None, "set_to_none": True}  # with which runs of earlier versions did not say so
+        plain |= {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         return identity_of({**code, **data}, {name: str(value) for name, value in plain.items()}, arrays)
 
 

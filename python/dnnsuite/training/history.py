@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._files import regular, write_text
+from .._files import whole_lines, write_text
 from ..errors import Error, reason
 
 __all__ = ["METRICS_FILE", "MODEL", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "save_metrics"]
@@ -39,7 +39,7 @@ def read_metrics(folder: Path) -> list[Row]:
     """
     path = folder / METRICS_FILE
     try:
-        with open(regular(path), newline="", encoding="utf-8") as file:
+        with open(whole_lines(path), newline="", encoding="utf-8") as file:
             rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise Error(f"{path}: {reason(error)}") from error

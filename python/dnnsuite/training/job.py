@@ -6,6 +6,8 @@ The batches come in the workload's own order; of several processes each takes it
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +20,8 @@ from torch.optim import Optimizer, lr_scheduler
 from .. import jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
+from ..jobs.distributed import place_of
+from ..jobs.workload import MAKES_BATCHES
 from .array import ExperimentArray
 from .experiment import Experiment
 from .order import Order
@@ -34,18 +38,56 @@ _KEYS = ("epochs", "iters_per_epoch", "batch_size", "precision", "seed")
 
 
 class Trained(torch.nn.Module):
-    """A model whose outputs for a batch are its loss and the metric, which is NaN in training: `[2]`."""
+    """A model whose outputs for a batch are its loss and the metric, which is NaN in training: `[2]`.
 
-    def __init__(self, workload: Workload, model: torch.nn.Module) -> None:
+    Args:
+        workload, model: the workload and its plain model.
+        rollouts: maker of the training batches, which needs the model; None where they are given.
+        apart: held-out batches are other tensors, which have no loss: the metric stands for it, less being better.
+    """
+
+    def __init__(self, workload: Workload, model: torch.nn.Module, rollouts: Any = None, apart: bool = False) -> None:
         super().__init__()
         self.model, self._workload = model, workload
+        self._rollouts, self._apart, self._made = rollouts, apart, 0
 
     def forward(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        metric = self._workload.metric
+        metric, training = self._workload.metric, self.training
+        if training and self._rollouts is not None:
+            device = next(self.model.parameters()).device
+            batch = tuple(x.to(device) for x in self._rollouts.batch_of(self.model, self._made))
+            self._made += 1
+        if self._apart and not training and metric is not None:
+            value = metric.of(self.model, *batch)
+            return torch.stack([-value if metric.better == "more" else value, value])
         loss = self._workload.loss(self.model, *batch)  # type: ignore[operator]
-        if self.training or metric is None:
+        if training or metric is None:
             return torch.stack([loss, torch.full_like(loss, math.nan, requires_grad=False)])
         return torch.stack([loss, metric.of(self.model, *batch).to(loss.dtype)])
+
+
+class _Several(Optimizer):
+    """Optimizers of several classes as one, which has their groups and their states."""
+
+    def __init__(self, each: list[Optimizer]) -> None:
+        super().__init__([group for one in each for group in one.param_groups], {})
+        self._each = each
+        self._share()
+
+    def _share(self) -> None:
+        """Give each optimizer its groups, and the state of all."""
+        groups = iter(self.param_groups)
+        for one in self._each:
+            one.param_groups = list(itertools.islice(groups, len(one.param_groups)))
+            one.state = self.state
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for one in self._each:
+            one.step()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._share()
 
 
 class InOrder(Order):
@@ -67,10 +109,11 @@ class JobExperiment(Experiment):
 
 
 class _Samples:
-    """`length` batches for each epoch, of `size` samples each."""
+    """`length` batches for each epoch, of `size` samples each; empty ones where the model makes them."""
 
     def __init__(self, batches: Any, length: int, size: int, first: int = 0) -> None:
         self._batches, self._length, self._size, self._first = batches, length, size, first
+        self.of_model = hasattr(batches, "batch_of")
 
     def __len__(self) -> int:
         return self._length * self._size
@@ -80,6 +123,8 @@ class _Samples:
 
     def batch(self, indices: list[int], epoch: int) -> tuple[Any, torch.Tensor]:
         """Return the tensors of these samples of one batch, and no label."""
+        if self.of_model:
+            return (), torch.zeros(())
         whole = self._batches.batch(self._first + epoch * self._length + indices[0] // self._size)
         if len(indices) < self._size:
             rows = [index % self._size for index in indices]
@@ -133,7 +178,7 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
     from .._runs.job_options import parse_options
 
     kind = jobs.get(name)
-    if kind.alone:
+    if kind.alone not in ("", MAKES_BATCHES):
         raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload) or not callable(workload.loss) or workload.accumulate > 1:
@@ -172,8 +217,8 @@ def experiment_of_job(
         shard: split the model over the processes.
 
     Raises:
-        InvalidArgument: the workload trains parts in turn or makes its batches with the model, a key is unknown, or
-            there is no such target.
+        InvalidArgument: the workload trains parts in turn, or makes its batches with the model and has no metric or is
+            to train in several processes; a key is unknown, or there is no such target.
     """
     workload, values = values_of_job(name, preset, given, device)
     epochs, iters, size = (values[key] for key in _KEYS[:3])
@@ -189,24 +234,39 @@ def experiment_of_job(
     batches = workload.data(config, options)
     if shard and values["precision"] == "fp16":
         raise InvalidArgument("--shard trains in fp32 and bf16: the parts of a model do not share a scale of the loss")
-    if hasattr(batches, "batch_of"):
-        raise InvalidArgument(f"job {name} makes its batches with the model, which train does not")
+    train = _Samples(batches, iters, size)
+    if train.of_model:
+        if workload.metric is None:
+            raise InvalidArgument(f"job {name} has no measure on held-out data, so an epoch of train would end blind")
+        if place_of("all").world_size > 1:
+            raise InvalidArgument(f"job {name} makes its batches with the model, which several processes do not share")
     options |= batches.sizes
+    valid = _validation(workload, config, options, batches)
+    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))
     last = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
     after = workload.after_step
     return JobExperiment(
         name=name,
-        model=partial(_model, workload, options, hyper),
+        model=partial(_model, workload, options, hyper, batches if train.of_model else None, apart),
         data=Data(
-            _Samples(batches, iters, size), _validation(workload, config, options, batches), 0,
+            train, valid, 0,
             str(batches.record.get("source")), {"train": dict(batches.record), "valid": {}}, "samples",
         ),
         optimizer=partial(_optimizer, workload, hyper),
         schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),
         clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None, until=target,
-        shard=shard, lines="tbd-pytorch", loss=_first, metrics=_Metric(workload.metric),
-        epochs=epochs, batch_size=size, valid_batch_size=1, precision=values["precision"], seed=values["seed"],
+        shard=shard, lines="tbd-pytorch", save_checkpoints=not train.of_model, loss=_first,
+        metrics=_Metric(workload.metric), epochs=epochs, batch_size=size, valid_batch_size=1,
+        precision=values["precision"], seed=values["seed"],
         settings={"job": name, **last, **options, **hyper, "batch_size": size}, plan=name,
+    )  # fmt: skip
+
+
+def optimised_job(made: JobExperiment, channels_last: bool, extra: bool, compiled: bool) -> JobExperiment:
+    """Return the experiment of a job with these optimisations; `extra` are those of a configuration."""
+    return replace(
+        made, channels_last=channels_last, compile=compiled, set_to_none=extra, cudnn_benchmark=extra,
+        optimizer=partial(made.optimizer, fused=True) if extra else made.optimizer,
     )  # fmt: skip
 
 
@@ -230,11 +290,15 @@ def array_of_job(
     """
     if seeds < 1:
         raise InvalidArgument(f"seeds is {seeds}: must be at least 1")
-    _, values = values_of_job(name, preset, given, device)
+    workload, values = values_of_job(name, preset, given, device)
+    if len(kinds := dict.fromkeys(group.optimizer.name for group in workload.groups())) > 1:
+        raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}, of which no array is made: add --B 1")
     each = [
         experiment_of_job(name, preset, {**given, "seed": values["seed"] + i}, device, data, dataroot, until)
         for i in range(seeds)
     ]
+    if each[0].data.train.of_model:
+        raise InvalidArgument(f"job {name} {MAKES_BATCHES}: add --B 1 for one seed after the other")
     valid = each[0].data.valid
     each = [replace(own, data=replace(own.data, valid=valid)) for own in each]
     return ExperimentArray(each, [f"seed {own.seed}" for own in each])
@@ -272,29 +336,24 @@ def _validation(workload: Workload, config: JobConfig, options: Any, batches: An
     """Batches for validation, a sample each."""
     if workload.held_out is None or workload.metric is None:
         return _Samples(batches, _BATCHES, 1, _HELD_OUT)
-    held_out = workload.held_out(config, options)
-    if len(held_out.batch(0)) != len(batches.batch(0)):
-        raise InvalidArgument(
-            f"job {workload.name} is measured on other tensors than those it trains on, which train does not do"
-        )
-    return _Samples(held_out, workload.metric.count(config.batch_size), 1)
+    return _Samples(workload.held_out(config, options), workload.metric.count(config.batch_size), 1)
 
 
-def _model(workload: Workload, options: Any, hyper: Any) -> Trained:
-    made = Trained(workload, workload.model(options, hyper))
+def _model(workload: Workload, options: Any, hyper: Any, rollouts: Any, apart: bool) -> Trained:
+    made = Trained(workload, workload.model(options, hyper), rollouts, apart)
     for name, parameter in made.model.named_parameters():
         parameter._of = made, name  # type: ignore[attr-defined]  # what an optimizer, given parameters alone, asks for
     return made
 
 
-def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any]) -> Optimizer:
+def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any], fused: bool = False) -> Optimizer:
     trained = {parameter._of[1]: parameter for parameter in parameters if parameter.requires_grad}
-    optimizers = workload.optimizers(trained, hyper)
-    if len(optimizers) > 1:
-        raise InvalidArgument(f"job {workload.name} has several classes of optimizers; train takes jobs of one")
-    ((kind, own),) = optimizers
-    made: Optimizer = getattr(torch.optim, kind.name)(own, **kind.filled(hyper))
-    return made
+    each = []
+    for made, own in workload.optimizers(trained, hyper):
+        kind = getattr(torch.optim, made.name)
+        more = {"fused": True} if fused and "fused" in inspect.signature(kind).parameters else {}
+        each.append(kind(own, **made.filled(hyper), **more))
+    return each[0] if len(each) == 1 else _Several(each)
 
 
 def _schedule(workload: Workload, hyper: Any, epochs: int, optimizer: Optimizer, steps: int) -> Schedule:

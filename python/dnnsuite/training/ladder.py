@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,6 +25,7 @@ from .._shown import interval, number, ratio
 from .._torch_threads import torch_threads
 from ..errors import InvalidArgument, did_you_mean
 from .experiment import Experiment, experiment_of
+from .job import experiment_of_job, optimised_job
 from .order import share_of
 from .phases import PHASES, Phases
 from .processes import Processes
@@ -32,7 +33,9 @@ from .settings import Settings
 from .sources import Data
 from .stepper import Stepper
 
-__all__ = ["LADDER_FILE", "RUNGS", "Rung", "climb", "save_ladder", "table"]
+__all__ = ["LADDER_FILE", "RUNGS", "Rung", "Rungs", "climb", "of_configuration", "of_job", "save_ladder", "table"]
+
+Rungs = Callable[[str, Mapping[str, bool], str], Experiment]
 
 LADDER_FILE = "ladder.csv"
 # Each adds one key to those before it.
@@ -108,9 +111,29 @@ class _Climber:
             torch.cuda.synchronize(self._device)
 
 
+def of_configuration(settings: Settings, data: Data) -> Rungs:
+    """The rungs of a configuration, whose own optimisations are set aside, on data with batches in memory."""
+    if not hasattr(data.train, "batch"):
+        raise InvalidArgument(
+            f"{data.source} is not in memory; the ladder takes pictures of 32 x 32, or data=synthetic"
+        )
+    return lambda name, keys, kind: experiment_of(
+        name, settings.changed({**keys, "enable_profiling": False}), data, kind
+    )
+
+
+def of_job(name: str, preset: str, given: Mapping[str, Any], data: str, dataroot: str | None) -> Rungs:
+    """The rungs of a job, with its keys; see :func:`~dnnsuite.training.experiment_of_job`."""
+    return lambda rung, keys, kind: optimised_job(
+        experiment_of_job(
+            name, preset, {**given, "precision": "bf16" if keys["enable_amp"] else "fp32"}, kind, data, dataroot
+        ),
+        channels_last=keys["enable_nhwc"], extra=keys["enable_extra_opts"], compiled=keys["enable_compile"],
+    )  # fmt: skip
+
+
 def climb(
-    settings: Settings,
-    data: Data,
+    made_by: Rungs,
     *,
     rungs: Sequence[str] = tuple(RUNGS),
     device: str = "auto",
@@ -121,17 +144,16 @@ def climb(
     """Measure the rungs on one device, in turns, so that a drift of the machine meets all alike.
 
     Args:
-        settings: a configuration; its own optimisations are set aside.
-        data: data with batches in memory.
+        made_by: makes the experiment of a rung, by its name, its keys and the device: `of_configuration` or `of_job`.
         rungs: names of `RUNGS`, each with those above it in that table that are named before it.
         rounds: measurements of each rung.
         steps: iterations of one.
         tell: function that is called with a line about each rung as it begins.
 
     Raises:
-        InvalidArgument: an unknown rung, too few rounds, or data that are not in memory.
+        InvalidArgument: an unknown rung, or too few rounds.
     """
-    _check(rungs, data, rounds, steps)
+    _check(rungs, rounds, steps)
     kind = choose_device(device)
     processes = Processes(kind)
     if processes.world_size > 1:
@@ -142,7 +164,8 @@ def climb(
     try:
         for rung, keys in zip(made, _keys(rungs), strict=True):
             tell(f"{rung.name}: warming up")
-            _prepare(rung, experiment_of(rung.name, settings.changed(keys), data, kind), processes, steps, climbers)
+            experiment = made_by(rung.name, keys, kind)
+            _prepare(rung, experiment, processes, steps, climbers)
         ready = [rung for rung in made if rung.status == "ok"]
         if ready:
             cores = free_cores() if kind == "cpu" else all_cores()
@@ -152,7 +175,7 @@ def climb(
                     ready[0].name, cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
                     by_cpu_time=cores.by_cpu_time, steps=steps, tell=lambda done: tell(_so_far(done, rounds)),
                 ).rounds  # fmt: skip
-            _judge(ready, found, settings.batch_size)
+            _judge(ready, found, experiment.batch_size)
         for rung in ready:
             rung.phases_ms = climbers[rung.name].phases_ms()
     finally:
@@ -164,7 +187,7 @@ def _so_far(found: Rounds[str], rounds: int) -> str:
     return f"round {max(map(len, found.blocks.values()))} of {rounds}"
 
 
-def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
+def _check(rungs: Sequence[str], rounds: int, steps: int) -> None:
     for name in rungs:
         if name not in RUNGS:
             raise InvalidArgument(f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}{did_you_mean(name, RUNGS)}")
@@ -172,10 +195,6 @@ def _check(rungs: Sequence[str], data: Data, rounds: int, steps: int) -> None:
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < FEWEST_PAIRS or steps < 1:
         raise InvalidArgument(f"rounds={rounds}, steps={steps}: at least {FEWEST_PAIRS} rounds of 1 step")
-    if not hasattr(data.train, "batch"):
-        raise InvalidArgument(
-            f"{data.source} is not in memory; the ladder takes pictures of 32 x 32, or data=synthetic"
-        )
 
 
 def _keys(rungs: Sequence[str]) -> list[dict[str, bool]]:
@@ -185,7 +204,7 @@ def _keys(rungs: Sequence[str]) -> list[dict[str, bool]]:
     on: set[str] = set()
     for name in rungs:
         on |= {key for key in [RUNGS[name]] if key is not None}
-        named.append({key: key in on for key in own} | {"enable_profiling": False})
+        named.append({key: key in on for key in own})
     return named
 
 
@@ -226,11 +245,9 @@ def _verdict(step: Known) -> str:
     return "same" if step.low > 1 - _COUNTS and step.high < 1 + _COUNTS else "inconclusive"
 
 
-def table(rungs: Sequence[Rung]) -> str:
-    """Format the rungs as a table for a reader."""
-    lines = [
-        f"{'rung':<10}{'img/s':>10}  {'95 %':<20}{'× below':>8}  {'95 %':<14}{'verdict':<14}ms: {', '.join(PHASES)}"
-    ]
+def table(rungs: Sequence[Rung], unit: str = "img/s") -> str:
+    """Format the rungs as a table for a reader, with the unit of the rates."""
+    lines = [f"{'rung':<10}{unit:>10}  {'95 %':<20}{'× below':>8}  {'95 %':<14}{'verdict':<14}ms: {', '.join(PHASES)}"]
     for rung in rungs:
         if rung.status != "ok":
             lines.append(f"{rung.name:<10}{rung.status}")

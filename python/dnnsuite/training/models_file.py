@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._files import write_text
+from .._files import whole_lines, write_text
 from ..errors import Error, reason
 from .array import ExperimentArray
 from .history import MODEL, Row
@@ -63,7 +63,7 @@ def read_models(folder: Path) -> list[dict[str, Any]]:
     """
     path = folder / MODELS_FILE
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(whole_lines(path), newline="", encoding="utf-8") as file:
             rows = [{key: _value(value) for key, value in row.items()} for row in csv.DictReader(file)]
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise Error(f"{path}: {reason(error)}") from error

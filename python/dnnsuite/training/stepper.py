@@ -32,7 +32,9 @@ def placed(batch: Batch, device: torch.device, memory_format: torch.memory_forma
     """Return a batch on a device, pictures in a memory format."""
     inputs, labels = batch
     if isinstance(inputs, (tuple, list)):  # all tensors of a workload's batch
-        return tuple(x.to(device, non_blocking=True) for x in inputs), labels.to(device)
+        last = memory_format == torch.channels_last
+        own = (x.to(memory_format=memory_format) if last and x.dim() == 4 else x for x in inputs)
+        return tuple(x.to(device, non_blocking=True) for x in own), labels.to(device)
     fits = memory_format if inputs.dim() == 4 else torch.preserve_format
     inputs = inputs.to(device, non_blocking=True, memory_format=fits)
     return inputs, labels.to(device, non_blocking=True)

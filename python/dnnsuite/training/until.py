@@ -132,6 +132,7 @@ def _told(until: Until, metrics: Sequence[Metric], reached: int, models: int) ->
     parts = []
     for each in metrics:
         between = "" if each.low is None else f" ({each.low:.4g} to {each.high:.4g})"
+        between = " (all at the same look)" if each.low is not None and each.low == each.high else between
         parts.append(f"{each.value:.4g}{between} {each.unit}")
     over = f", means of {models} seeds with 95 % intervals" if models > 1 else ""
     return f"{until}: reached after {' and '.join(parts)}{over}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Workload
+from ..jobs.workload import MAKES_BATCHES
 from .jobs_space import space_of
 from .space import Config, Range
 
@@ -67,11 +69,14 @@ class JobSweep:
         self.iters_per_epoch = iters_per_epoch or self._protocol["iters_per_epoch"]
         self._loaded: dict[int, Any] = {}
         self._epochs: dict[int, Epochs] = {}
+        self._apart = False  # True where held-out batches are other tensors than those of training
 
     def _batches(self, batch_size: int) -> Any:
         """Batches to train on."""
         if batch_size not in self._loaded:
             found = self.workload.data(self._configured(batch_size), self._options)
+            if hasattr(found, "batch_of"):
+                raise InvalidArgument(f"job {self.workload.name} {MAKES_BATCHES}, so that tune does not take it")
             self._options.update(found.sizes)
             self._loaded[batch_size] = found
         return self._loaded[batch_size]
@@ -107,18 +112,23 @@ class JobSweep:
         size = min(max(self.batch_size, 64), 256)
         if self.workload.held_out is None:
             return Epochs(self._batches(size), size, count, _HELD_OUT)
-        return Epochs(self.workload.held_out(self._configured(size), self._options), size, count)
+        trained = self._batches(self.batch_size).batch(0)
+        found = self.workload.held_out(self._configured(size), self._options)
+        self._apart = len(found.batch(0)) != len(trained)
+        return Epochs(found, size, count)
 
     def space(self, preset: str, seed: int, count: int) -> dict[str, Range] | list[dict[str, Any]]:
         """Ranges of the job, or configurations that its own sampler draws."""
         return space_of(self.workload, preset, seed, count)
 
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of `dnnsuite.sweep`."""
+    def arguments(self, epochs: int) -> dict[str, Any]:
+        """Arguments of `dnnsuite.sweep` for trials of so many epochs at most."""
+        rate, steps = self.workload.rate, epochs * self.iters_per_epoch
+        by_steps = {"scheduler": ("LambdaLR", {"lr_lambda": partial(_factor, rate, steps)}), "scheduler_every": "batch"}
         return {
             "make_model": self.model, "train": self.train, "evaluate": self.held_out(), "loss": self.loss,
             "measure": self.measure, "optimizer": self.optimizer, "scheduler": self.scheduler,
-            "batch_size": self.batch_size,
+            "batch_size": self.batch_size, **({} if rate is None else by_steps),
         }  # fmt: skip
 
     @property
@@ -149,7 +159,9 @@ class JobSweep:
     @property
     def optimizer(self) -> tuple[str, dict[str, Any]]:
         """Optimizer: name and constants; values of a configuration have the names of its arguments."""
-        return _named(self.workload.groups()[0].optimizer, self.workload.hyper)
+        name, own = _named(self.workload.groups()[0].optimizer, self.workload.hyper)
+        clip = self.workload.clip(self._options)
+        return name, own if clip is None else {**own, "max_grad_norm": clip}
 
     @property
     def scheduler(self) -> tuple[str, dict[str, Any]] | None:
@@ -163,8 +175,8 @@ class JobSweep:
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
-        """`loss`, and the job's metric where it has one."""
-        found = {"loss": self.loss(model, *batch)}
+        """`loss` where the held-out tensors are those of training, and the job's metric where it has one."""
+        found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
             found[self.metric] = self.workload.metric.of(model, *batch)
         return found
@@ -181,7 +193,15 @@ def _workload(name: str) -> Workload:
         )
     if not callable(workload.loss):
         raise InvalidArgument(f"job {name} trains {' and '.join(workload.loss)} in turn; tune takes jobs of one loss")
+    for more, what in ((workload.after_step, "changes a model after"), (workload.accumulate > 1, "splits a batch of")):
+        if more:
+            raise InvalidArgument(f"job {name} {what} each step, which tune does not do: use workflow or run")
     return workload
+
+
+def _factor(rate: Any, steps: int, step: int) -> float:
+    """Return a workload's factor of the learning rate in a step."""
+    return float(rate(step, steps))
 
 
 def _named(made: Any, hyper: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

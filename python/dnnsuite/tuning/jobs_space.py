@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,12 @@ def _read_yaml(path: Path) -> Any:
         raise Unavailable(
             f"{path} is YAML, and PyYAML is not installed", remedy="pip install 'dnnsuite[training]'"
         ) from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
+        """Loader that reads 1e-3 as a number, as YAML 1.2 does."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader)
     except (OSError, yaml.YAMLError) as error:
         raise InvalidArgument(f"{path}: {reason(error)}") from error

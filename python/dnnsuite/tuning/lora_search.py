@@ -75,8 +75,8 @@ class LoraSearch:
         if name is not None and name.removeprefix("val_") not in ("loss", "train_loss"):
             raise InvalidArgument(f"--metric {name}: lora has loss, train_loss{did_you_mean(name, ['loss'])}")
 
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of `dnnsuite.sweep`."""
+    def arguments(self, epochs: int) -> dict[str, Any]:
+        """Arguments of `dnnsuite.sweep`; a schedule follows the epochs by itself."""
         return {
             "make_model": self.config, "train": self._train, "evaluate": self._held_out, "base": self._base,
             "optimizer": "AdamW", "scheduler": "CosineAnnealingLR", "batch_size": self._batch_size,

@@ -15,6 +15,7 @@ from .._fuse import fuse
 from .._seeds import seeded
 from ..adapters.base import SharedBase
 from ..adapters.configs import configs_in, ranked_parts, refuse_written_base, take_configs
+from ..adapters.divided import is_part
 from ..errors import InvalidArgument
 from .feeds import Feeds
 from .groups import Groups
@@ -63,6 +64,11 @@ class Recipe:
     ) -> None:
         if base is not None and not isinstance(base, torch.nn.Module):
             raise InvalidArgument(f"base is a {type(base).__name__}: give a torch module, which make_model takes, too")
+        if base is not None and any(is_part(parameter) for parameter in base.parameters()):
+            raise InvalidArgument(
+                "the base is divided over processes (fully_shard), and in each of them a sweep would go its own way by "
+                "its own times: give a base that is not divided, or train the configurations with dnnsuite.adapt"
+            )
         self._base = None if base is None else SharedBase(base)
         if schedule_every not in (None, "epoch", "batch"):
             raise InvalidArgument(f"scheduler_every is {schedule_every!r}: give 'epoch' or 'batch'")

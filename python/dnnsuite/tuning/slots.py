@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from .. import nn
+from .._saved import load_tensors
 from ..errors import Error, reason
 from .torch_schedules import TorchSchedules, follows_metric
 
@@ -32,7 +33,7 @@ def load_state(path: Path) -> Any:
         Error: it is missing or damaged; the message names it.
     """
     try:
-        return torch.load(path, weights_only=True)
+        return load_tensors(path)
     except Exception as error:
         raise Error(
             f"{path} cannot be read as a trial's state: {reason(error)}; remove the file, and the trial trains again"

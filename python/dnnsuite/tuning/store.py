@@ -13,14 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from .._files import OutputError
 from .._runs import facts
 from .._runs.folder import PlanFolder, write_run
 from .._runs.identity import Identity, identity_of
 from .._runs.reading import RUN_FILE
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
-from .._saved import save_tensors
+from .._saved import load_tensors, save_tensors
+from ..errors import reason
 from .space import named
 from .trial import Trial
 
@@ -91,6 +91,8 @@ class Store:
         for directory, record in self.folder.finished()[0]:
             details = record.details
             with suppress(KeyError, TypeError, ValueError):
+                if details.get("sum", own := _sum_of(details)) != own:
+                    continue  # damaged or edited: the trial is trained again
                 history = [{name: _float(v) for name, v in row.items()} for row in details["history"]]
                 states = _states_in(directory)
                 failure = record.verdict.failure or ""
@@ -103,23 +105,24 @@ class Store:
 
     def save(self, trial: Trial, state: Any, metric: str, sign: float) -> dict[int, Path]:
         """Write a trial's record and, if it may continue, its state; return the files of states by epochs."""
-        directory = self.folder.runs / _folder_of(trial.number)
+        name = _folder_of(trial.number)
         trial.changed.update(self.changed)
         record = self._record(trial, metric, sign)
         if isinstance(state, Path):
-            state = torch.load(state, weights_only=True)
-        if not (directory / RUN_FILE).is_file():
-            temporary = self.folder.begin_run(directory.name)
+            state = load_tensors(state)
+        if not os.path.isfile(f"{self.folder.runs}/{name}/{RUN_FILE}"):
+            temporary = self.folder.begin_run(name)
             if state is not None:
                 save_tensors(temporary / _file_of(trial), state)
             finished = self.folder.finish_run(temporary, record)
             return {} if state is None else _states_in(finished)
+        directory = self.folder.runs / name
         before = _states_in(directory)
         if state is not None:  # before the record that tells of it: a kill between them loses nothing
             save_tensors(directory / _file_of(trial), state)
         write_run(directory, record)
         for epochs in before.keys() - self._needed(before, trial, state):
-            before[epochs].unlink(missing_ok=True)
+            _remove(before[epochs])
         return _states_in(directory)
 
     def _needed(self, before: Mapping[int, Path], trial: Trial, state: Any) -> set[int]:
@@ -149,7 +152,7 @@ class Store:
         found: list[dict[str, Any]] = []
         for path in self.folder.root.glob("best*.pt"):
             with suppress(Exception):  # damaged: found again
-                found.append(torch.load(path, weights_only=True))
+                found.append(load_tensors(path))
         return min(found, key=lambda best: tuple(best["key"]), default=None)
 
     @cached_property
@@ -164,6 +167,17 @@ class Store:
         config = json.loads(text)
         failed = trial.status == "failed"
         value, epoch = trial.best
+        details = {
+            "trial": trial.number,
+            "identity": _told(trial.config_at(1)),
+            "config": config,
+            "earlier": [[last, json.loads(as_json(values))] for last, values in trial.earlier],
+            "status": trial.status,
+            "epochs": trial.epoch,
+            "audits_passed": trial.audits_passed,
+            "history": [{name: as_json_value(value) for name, value in row.items()} for row in trial.history],
+            "inherited": [list(each) for each in trial.inherited],
+        }
         return RunRecord(
             id=new_id(),
             kind="trial",
@@ -183,17 +197,7 @@ class Store:
             changed=dict(trial.changed),
             metrics=(Metric(metric, sign * value, "", definition=f"best, of epoch {epoch}"),) if epoch else (),
             asked=config,
-            details={
-                "trial": trial.number,
-                "identity": _told(trial.config_at(1)),
-                "config": config,
-                "earlier": [[last, json.loads(as_json(values))] for last, values in trial.earlier],
-                "status": trial.status,
-                "epochs": trial.epoch,
-                "audits_passed": trial.audits_passed,
-                "history": [{name: as_json_value(value) for name, value in row.items()} for row in trial.history],
-                "inherited": [list(each) for each in trial.inherited],
-            },
+            details={**details, "sum": _sum_of(details)},
             **self._facts,
         )
 
@@ -202,8 +206,15 @@ class Store:
         for trial in self.folder.runs.glob("trial-*"):
             for name in os.listdir(trial):
                 if name.startswith("state-") and name.endswith(".pt"):
-                    (trial / name).unlink(missing_ok=True)
+                    _remove(trial / name)
         self.folder.drop_unfinished()
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot remove {path}: {reason(error)}") from error
 
 
 def _file_of(trial: Trial) -> str:
@@ -231,6 +242,12 @@ def _with_texts(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_with_texts(part) for part in value]
     return as_json_value(value) if isinstance(value, float) else value
+
+
+def _sum_of(details: Mapping[str, Any]) -> str:
+    """Checksum of what a record tells of a trial: a digit that is damaged or edited would be another result."""
+    kept = {name: value for name, value in details.items() if name != "sum"}
+    return hashlib.blake2b(json.dumps(kept, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def _told(config: Mapping[str, Any]) -> str:

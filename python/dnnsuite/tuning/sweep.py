@@ -179,7 +179,7 @@ def sweep(
     identity = told or (Identity() if out is False else identity_of(
         {"make_model": make_model, "space": setting.space or setting.configs, "train": train, "evaluate": evaluate,
          "loss": loss, "measure": measure, "optimizer": optimizer, "scheduler": scheduler, "base": base,
-         "autocast": autocast},
+         "autocast": autocast, **chosen.code},
         {"algorithm": chosen.describe(), "epochs": str(epochs), "seed": str(seed), "metric": str(metric),
          "goal": str(goal), "patience": f"{patience}, {min_delta}", "batch_size": str(batch_size),
          "scheduler_every": str(scheduler_every), "device": where.partition(":")[0],

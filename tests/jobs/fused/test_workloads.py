@@ -32,7 +32,6 @@ PARAMETERS = {  # HFTA's, by its own code; of bert and transformer at a vocabula
     "resnet": 11_181_642,
 }
 LEARNS = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "gamma": 1.0, "step_size": 10}
-DEEP = ("mobilenet_v3_small", "mobilenet_v3_large", "resnet")
 ADADELTA = ("bert", "transformer", "resnet")
 
 
@@ -64,16 +63,16 @@ def test_the_papers_models_have_hftas_parameters(name):
     assert sum(p.numel() for p in model.parameters()) == PARAMETERS[name]
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", [name for name in TINY if name != "mobilenet_v3_large"])
 def test_fused_equals_separate(name):
-    # Long enough for a replayed step where steps are cheap; of a deep model each step compares hundreds of layers.
-    B, steps = (2, 4) if name in DEEP else (3, 20)
-    record = jobs.get(name, swept=True).check_equality(config(name, B, batch_size=4), steps=steps)
+    # In float64, in which no rounding has to be told from an error; four steps are enough for a replayed one.
+    settings = config(name, 2, batch_size=4, precision="fp64")
+    record = jobs.get(name, swept=True).check_equality(settings, steps=4)
     assert record["passed"], record
-    assert (record["steps"], record["models"]) == (steps, B)
+    assert (record["steps"], record["models"]) == (4, 2)
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", [name for name in TINY if name != "mobilenet_v3_large"])  # of small's layers
 def test_nothing_runs_model_by_model(name):
     options, declared = {**workload(name).options, **TINY[name]}, workload(name)
     array = dnnsuite.fuse([declared.model(options, declared.hyper) for _ in range(2)])
@@ -93,19 +92,19 @@ def learning(name):
     return jobs.declare(dataclasses.replace(whole, name="dcgan_judge", loss=judge, model=model))
 
 
+# The others share data and loss with one of these; bert has a test of its own.
 @pytest.mark.parametrize(
-    ("name", "B"),
-    [*((name, 0) for name in TINY if name != "mobilenet_v3_large"), ("transformer", 2), ("pointnet_cls", 2)],
+    ("name", "B"), [("transformer", 2), ("dcgan", 0), ("pointnet_cls", 2), ("pointnet_seg", 0), ("resnet", 0)]
 )
 def test_loss_falls_on_the_data_of_this_machine(name, B):
     rates = {**LEARNS, "lr": 1.0 if name in ADADELTA else 3e-3}
     hyper = {key: [rates[key]] * max(B, 1) for key in workload(name).hyper}
-    options = {**TINY[name], **({"dropout": 0.0, "width": 128} if name == "pointnet_cls" else {})}
+    options = {**TINY[name], **({"dropout": 0.0} if name == "pointnet_cls" else {})}
     job = learning(name)(config(name, B, hyper=hyper, batch_size=16, options=options))
     try:
         job.setup()
         history = []
-        for _ in range(40):
+        for _ in range(30):
             job.step()
             history.append(job.losses())
         source = job.provenance()["data"]["source"]

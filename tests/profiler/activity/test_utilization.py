@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler import definitions
-from dnnsuite.profiler.activity import corrected_utilization_pct, exposed_communication, utilization
-from profiler.activity.tables import intervals, kernels
+from dnnsuite.profiler.activity import (
+    analyse,
+    by_class,
+    by_kernel,
+    corrected_utilization_pct,
+    exposed_communication,
+    utilization,
+)
+from profiler.activity.tables import api, intervals, kernels
 
 
 def test_the_worked_example_of_the_dnn_training_suite():
@@ -95,3 +102,69 @@ def test_laws(rows):
         assert row.kernel_ns + row.idle_ns == row.window_ns
     for row in exposed_communication(ran, [(10, 110)]).itertuples():
         assert 0 <= row.exposed_comm_ns <= row.comm_ns <= 100
+
+
+RAN = kernels(
+    (0, 10, "small", "norm", 1), (10, 40, "big", "gemm", 2), (40, 90, "big", "gemm", 3), (90, 100, None, "other", 4)
+)
+
+
+def test_kernels_by_name_longest_first():
+    table = by_kernel(RAN)
+    assert table["name"].fillna("-").tolist() == ["big", "small", "-"]
+    assert table["calls"].tolist() == [2, 1, 1]
+    assert table["total_ns"].tolist() == [80, 10, 10]
+    assert table["share_pct"].tolist() == pytest.approx([80, 10, 10])
+    big = table.iloc[0]
+    assert (big["mean_ns"], big["median_ns"], big["least_ns"], big["most_ns"]) == (40, 40, 30, 50)
+    assert definitions(table).keys() == {*table.columns}
+    assert by_kernel(RAN, top=1)["name"].tolist() == ["big"]
+
+
+def test_classes():
+    table = by_class(RAN)
+    assert table["class"].tolist() == ["gemm", "norm", "other"]
+    assert table["share_pct"].sum() == pytest.approx(100)
+
+
+def test_of_no_kernel_there_are_no_sums():
+    assert len(by_kernel(kernels())) == 0
+    assert len(by_class(kernels())) == 0
+
+
+TABLES = {
+    "kernels": kernels(
+        (100, 300, "ampere_sgemm", "gemm", 1),
+        (250, 400, "nccl", "communication", 2),
+        (600, 700, "relu", "elementwise", 3),
+    ),
+    "api": api((50, 60, "launch", 1, 7), (70, 80, "launch", 2, 7), (550, 560, "launch", 3, 7)),
+    "memops": intervals((720, 760), device=0, correlation=9, operation="HtoD"),
+    "overhead": intervals((800, 1000)),
+}
+SPANS = intervals((0, 500), (500, 1000), phase=["forward", "backward"])
+
+
+def test_everything_at_once():
+    found = analyse(TABLES, [(0, 1000)], SPANS, label="phase")
+    gpu = found["gpu"].iloc[0]
+    assert (gpu["kernel_ns"], gpu["memop_ns"], gpu["overhead_ns"], gpu["idle_ns"]) == (400, 40, 200, 560)
+    assert (gpu["raw_pct"], gpu["compute_pct"]) == (40.0, 50.0)
+    assert (gpu["comm_ns"], gpu["exposed_comm_ns"]) == (150, 100)
+    assert gpu["host_ns"] == 60 + 160 + 240  # before sgemm, before relu, and the end, where nothing was launched
+    assert found["kernels_by_class"]["class"].tolist() == ["gemm", "communication", "elementwise"]
+    assert found["kernels_by_name"]["name"].tolist() == ["ampere_sgemm", "nccl", "relu"]
+    assert found["kernels_by_span"]["span"].tolist() == ["forward", "forward", "backward"]
+    assert found["idle_gaps"]["gap_ns"].tolist() == [240, 200, 100, 20]
+    assert found["idle_gaps"]["span"].tolist() == ["backward", "backward", "forward", "backward"]
+    for table in found.values():
+        assert definitions(table).keys() == {*table.columns}
+
+
+def test_without_spans_and_other_tables():
+    found = analyse({name: TABLES[name] for name in ("kernels", "api")}, [(0, 1000)])
+    assert {*found} == {"gpu", "kernels_by_name", "kernels_by_class", "idle_gaps"}
+
+
+def test_no_kernel_no_tables():
+    assert analyse({"kernels": kernels(), "api": api()}, [(0, 1000)]) == {}

@@ -17,8 +17,8 @@ from counters_double import BackendDouble
 from cupti_plans import needs_cupti
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler.counters import catalogue, plan, select
-from dnnsuite.profiler.counters.backend import CUPTI
-from dnnsuite.profiler.counters.presets import SHARED
+from dnnsuite.profiler.counters.catalogue import CUPTI
+from dnnsuite.profiler.counters.roles import SHARED
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "benchmarks/gpu/record_fixtures.py"

@@ -4,7 +4,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.profiler.cpu._nesting import innermost, nest
+from dnnsuite.profiler.cpu._nesting import nest
 
 trees = st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=4), max_leaves=15)
 
@@ -33,22 +33,14 @@ def test_a_tree_is_found_again_in_any_order(forest, random):
     found = nest(*([events[i][column] for i in order] for column in range(3)))
     for place, i in enumerate(order):
         _, _, _, parent, depth, self_ns = events[i]
-        assert found[place].depth == depth
-        assert found[place].self_ns == self_ns
-        assert (order[found[place].parent] if found[place].parent >= 0 else -1) == parent
+        assert found.depths[place] == depth
+        assert found.self_ns[place] == self_ns
+        assert (order[found.parents[place]] if found.parents[place] >= 0 else -1) == parent
     total = sum(t1 - t0 for _, t0, t1, parent, _, _ in events if parent < 0)
-    assert sum(each.self_ns for each in found) == total  # self times add up to the time of the outermost
+    assert sum(found.self_ns) == total  # self times add up to the time of the outermost
 
 
 def test_events_that_touch_do_not_nest():
-    assert [each.parent for each in nest([1, 1], [0, 5], [5, 9])] == [-1, -1]
-    assert [each.parent for each in nest([1, 2], [0, 1], [9, 2])] == [-1, -1]
-    assert nest([], [], []) == []
-
-
-def test_the_innermost_span_counts_by_time():
-    spans = [(0, 100, "step"), (10, 40, "forward"), (20, 30, "attention"), (40, 90, "backward")]
-    times = [5, 15, 25, 35, 40, 95, 100, 200]
-    assert innermost(times, spans) == ["step", "forward", "attention", "forward", "backward", "step", None, None]
-    assert innermost(times[::-1], spans[::-1]) == innermost(times, spans)[::-1]
-    assert innermost([1, 2], []) == [None, None]
+    assert nest([1, 1], [0, 5], [5, 9]).parents == [-1, -1]
+    assert nest([1, 2], [0, 1], [9, 2]).parents == [-1, -1]
+    assert nest([], [], []).parents == []

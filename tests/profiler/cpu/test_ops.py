@@ -5,11 +5,13 @@ import threading
 
 import pytest
 import torch
+from torch.autograd import profiler as legacy
 
 from dnnsuite import ops as _operators  # noqa: F401  (registers them)
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler import Instrument
 from dnnsuite.profiler.cpu import OpsInstrument
+from dnnsuite.profiler.cpu._ops import ForeignRecorders
 from dnnsuite.timing import now_ns
 
 
@@ -133,3 +135,20 @@ def test_an_empty_window_has_an_empty_table():
     assert OpsInstrument().tables()["ops"].empty
     assert OpsInstrument().notes() == []
     assert instrument.name == "ops"
+
+
+@pytest.mark.parametrize("make", [torch.profiler.profile, legacy.profile], ids=["torch.profiler", "autograd"])
+def test_the_start_of_another_recorder_is_told_and_torch_is_left_as_it_was(make):
+    told, before = [], legacy.profile.__init__
+    foreign = ForeignRecorders(lambda: told.append(True))
+    foreign.watch()
+    with make():
+        torch.ones(2).sum()
+    assert told
+    foreign.leave()
+    foreign.leave()
+    assert legacy.profile.__init__ is before
+    count = len(told)
+    with make():
+        pass
+    assert len(told) == count

@@ -4,6 +4,7 @@
 import pytest
 
 from dnnsuite.profiler.nvml import NvmlInstrument
+from dnnsuite.profiler.nvml._gpu_state import visible
 
 
 def test_it_reads_every_quantity_in_its_unit(watch):
@@ -122,3 +123,25 @@ def test_a_real_gpu_is_read():
         assert (table[table["name"] == "memory_used"]["value"] > 0).all()
     finally:
         instrument.close()
+
+
+UUIDS = ["GPU-aaaa-1", "GPU-bbbb-2", "GPU-bbcc-3"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, [0, 1, 2]),
+        ("", []),
+        ("1", [1]),
+        ("2,0", [2, 0]),
+        ("0,-1,2", [0]),  # what follows an invalid entry is not seen
+        ("0,9,1", [0]),
+        ("1,1", [1]),
+        (" 1 , 2 ", [1, 2]),
+        ("GPU-bbcc", [2]),
+        ("GPU-none,0", []),
+    ],
+)
+def test_visible(setting, expected):
+    assert visible(3, setting, UUIDS.__getitem__) == expected

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.profiler.nvml._quantities import energy_j
+from dnnsuite.profiler.nvml._quantities import DEFINITIONS, GPM_DEFINITIONS, energy_j
 
 
 def test_a_ramp_has_the_area_of_a_triangle():
@@ -23,3 +24,8 @@ def test_energy_never_falls_and_is_between_least_and_most_power(steps):
     seconds = (times[-1] - times[0]) / 1e9
     assert min(power) * seconds <= energy[-1] * (1 + 1e-9) + 1e-9
     assert energy[-1] <= max(power) * seconds * (1 + 1e-9) + 1e-9
+
+
+def test_names_are_defined_once_and_say_between_what():
+    assert not set(GPM_DEFINITIONS) & set(DEFINITIONS)
+    assert all(line.endswith("between this sample and the one before") for line in GPM_DEFINITIONS.values())

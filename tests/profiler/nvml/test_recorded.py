@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from dnnsuite.profiler.nvml import decode_reasons
-from dnnsuite.profiler.nvml._gpm import GPM_DEFINITIONS
-from dnnsuite.profiler.nvml._quantities import DEFINITIONS, energy_j
+from dnnsuite.profiler.nvml._quantities import DEFINITIONS, GPM_DEFINITIONS, energy_j
 
 RECORDED = sorted(Path(__file__).parent.glob("recorded/*.csv"))
 

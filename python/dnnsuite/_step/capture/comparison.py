@@ -18,6 +18,7 @@ from ..._fuse import hooks_in, models_apart, plain_models_of
 from ..._state import Contents, Kept, Unknown, keep_binding, keep_names, keep_reference
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
+from ...ops import as_real
 from .guards import is_state, modules_of
 from .placed import Read
 from .plan import StepRecording, TensorSlot, slots_of
@@ -115,8 +116,9 @@ def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> str:
 
 
 def _once(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Drop tensors in the same memory as another one, whatever the order of dimensions."""
-    return list({_place(t): t for t in tensors}.values())
+    """Drop tensors in the same memory as another one, whatever the order of dimensions; an optimizer has a view of
+    complex parameters as pairs of real numbers."""
+    return list({_place(t): t for t in map(as_real, tensors)}.values())
 
 
 def _place(t: torch.Tensor) -> tuple[Any, ...]:

@@ -106,7 +106,8 @@ class HiddenReads(TorchFunctionMode):
                 gc.unfreeze()
         if kind is None:
             _put_values(self._trace.held(), self._holders())
-            if self._trace.held():
+            _put_values(self._trace.held())
+            if self._trace.held() and gc.get_freeze_count():
                 with thawed():
                     _put_values(self._trace.held())
 

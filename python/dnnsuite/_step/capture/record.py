@@ -20,6 +20,7 @@ _FIRST_NUMBER = 10**9  # slot of the first number: no step has as many tensors
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 #: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
 _BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
+_COUNTS = "aten.bincount"
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
@@ -96,11 +97,11 @@ class StepRecorder(TorchDispatchMode):
         if type(tensor) not in _TENSORS or tensor.layout != torch.strided:
             self._refuse(f"it uses a {type(tensor).__name__} of layout {tensor.layout}")
             return TensorSlot(-1)
-        if tensor.is_conj() or tensor.is_neg():
-            self._refuse("it uses a lazily conjugated tensor")
         key = _key(tensor)
         found = self._slots.get(key)
         if found is None:
+            if tensor.is_conj() or tensor.is_neg():
+                self._refuse("a tensor from before the step is conjugated lazily")
             found = self._add(tensor, key)
             if self.recording.storage[found] in self._inner:
                 self._refuse("a view of a result was made where torch's dispatcher does not see it")
@@ -163,6 +164,8 @@ class StepRecorder(TorchDispatchMode):
                 self._note(func, operator, given, arguments, output)
                 if operator.scalar:
                     self._look(given[0], arguments[0], output)
+                elif operator.name == _COUNTS and self.recording.refusal is None:
+                    self._look(*self._length(output), len(output))
             except Exception as error:
                 self._refuse_unknown(func, error)
         return output
@@ -187,6 +190,8 @@ class StepRecorder(TorchDispatchMode):
                 self._refuse(f"the shape of what {name} returns depends on values")
             else:
                 self.recording.read |= origins
+        elif name == _COUNTS and not self._seeded and assert_true is not None:
+            return  # almost always as long as its `minlength`, which `_recorded` asserts
         elif operator.sized_by_values and (masked or name != "aten.index"):
             self._refuse(f"the shape of what {name} returns depends on values")
         elif operator.reshapes and operator.view is None:
@@ -243,6 +248,13 @@ class StepRecorder(TorchDispatchMode):
             known[origin].requires_grad for origin in origins if origin in known
         )
 
+    def _length(self, line: torch.Tensor) -> tuple[torch.Tensor, TensorSlot]:
+        """Compute the length of a line as a tensor of one number."""
+        shape_of = torch.ops.aten._shape_as_tensor.default
+        length: torch.Tensor = shape_of(line)
+        self._add_call(shape_of, [line], (self.slot(line),), length)
+        return length, self.slot(length)
+
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
         """Copy the one element of a tensor to float64, which Python has read it as."""
         widen = to_copy
@@ -295,7 +307,9 @@ class StepRecorder(TorchDispatchMode):
         self._inner |= fresh - self._outer
         views = fresh <= {storage[slot] for slot in slots}
         call = OperatorCall(func, arguments, outputs, writes, views, place=user_place())
-        if not writes and (operator.by_shape or (slots and slots <= self._constant)):
+        # An operator on tensors that takes none has numbers in their place: autograd conjugates a factor like 1j.
+        constant = slots <= self._constant if slots else "Tensor" in operator.types and not operator.draws
+        if not writes and (operator.by_shape or constant):
             self._keep_constant(call, results, slots)
         recording.calls.append(call)
 
@@ -330,7 +344,8 @@ StepRecorder.__torch_dispatch__ = StepRecorder.record  # so, torch does not wrap
 
 def _key(tensor: torch.Tensor) -> Key:
     storage = tensor.untyped_storage()._cdata
-    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+    lazily = tensor.is_conj(), tensor.is_neg()  # bits of the view, not of its memory
+    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, lazily
 
 
 def _looks_for_true(given: Sequence[Any]) -> bool:

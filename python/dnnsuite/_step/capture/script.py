@@ -20,6 +20,7 @@ import torch
 
 from ... import _memory as memory
 from ..._torch import below_autograd, create_function, get_graph_optimize, no_script, parse_ir, set_graph_optimize
+from ...ops import as_real
 from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
@@ -35,7 +36,7 @@ _KEEPS_DTYPE = frozenset(
     f"aten::{name}" for name in ("masked_fill", "full_like", "fill", "scatter", "index_fill", "new_full")
 )
 _MOST = 256  # functions that are kept
-_KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "NoneType"}
+_KINDS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str", type(None): "NoneType"}
 _KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
 
 
@@ -357,6 +358,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Compare to the bit, NaN included."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    a, b = as_real(a), as_real(b)
     kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(a.element_size())
     if kind is None or a.dtype == torch.bool:
         return torch.equal(a, b)

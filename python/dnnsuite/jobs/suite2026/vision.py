@@ -68,14 +68,18 @@ def encoder_flops(options: Values, conditioned: int = 0) -> float:
 
 
 class Encoder(nn.Module):
-    """Pictures `[N, C, S, S]` → features `[N, width]`, those of the class token (Dosovitskiy et al., 2021)."""
+    """Pictures `[N, C, S, S]` → features `[N, width]`, those of the class token (Dosovitskiy et al., 2021).
+
+    Pictures of another size than `options["size"]` have places between those of its patches.
+    """
 
     def __init__(self, options: Values) -> None:
         super().__init__()
         width, patch = options["width"], options["patch"]
         self.enter = nn.Conv2d(options["channels"], width, patch, patch)
         self.token = nn.Parameter(torch.zeros(1, 1, width))
-        self.place = nn.Parameter(torch.randn(1 + (options["size"] // patch) ** 2, width) * 0.02)
+        self.side = options["size"] // patch
+        self.place = nn.Parameter(torch.randn(1 + self.side**2, width) * 0.02)
         self.layers = nn.ModuleList(
             nn.TransformerEncoderLayer(
                 width, options["heads"], 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
@@ -85,11 +89,20 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        found = self.enter(x).flatten(2).transpose(1, 2)
-        h = torch.cat([self.token.expand(len(x), -1, -1), found], 1) + self.place
+        return self.norm(self.every(x)[:, 0])
+
+    def every(self, x: torch.Tensor) -> torch.Tensor:
+        """Features of the class token and the patches, `[N, 1 + P, width]`."""
+        patches = self.enter(x)
+        place, side = self.place, patches.shape[-1]
+        if side != self.side:
+            grid = place[1:].t().unflatten(1, (self.side, self.side))[None]
+            between = F.interpolate(grid, size=(side, side), mode="bilinear", align_corners=False)
+            place = torch.cat([place[:1], between[0].flatten(1).t()])
+        h = torch.cat([self.token.expand(len(x), -1, -1), patches.flatten(2).transpose(1, 2)], 1) + place
         for layer in self.layers:
             h = layer(h)
-        return self.norm(h[:, 0])
+        return h
 
 
 def smoothed_loss(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.nn import functional as F
 
 from ...errors import InvalidArgument
 
@@ -41,6 +44,8 @@ def over_samples(plain: Callable[..., Any], name: str, dims: int) -> Callable[..
     def function(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         return each_sample(lambda x: plain(x, *args, **kwargs), name, dims, input)
 
+    with contextlib.suppress(ValueError):  # a function of C++ has none; torch's choice between two has that of one
+        function.__signature__ = inspect.signature(getattr(F, f"{name}_with_indices", plain))  # type: ignore[attr-defined]
     shape = ", ".join(("B", "N", "C", *"DHW"[3 - dims :]))
     return named(function, name, f"of `[{shape}]`, or without N.")
 

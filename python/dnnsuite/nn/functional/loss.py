@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ... import ops
 from ...errors import InvalidArgument
 from .._precision import computable
-from .._reduction import align, each_in_one, in_whole_vectors, legacy, model_sum, reduce
+from .._reduction import align, each_in_one, in_whole_vectors, legacy, model_sum, reduce, reduced
 from ._own_numbers import takes_own_numbers
 
 IGNORED = -100
@@ -192,37 +192,19 @@ def _check_shapes(input: Tensor, target: Tensor) -> None:
         )
 
 
-def binary_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, else as in torch."""
-    reduction = legacy(size_average, reduce, reduction)
     _check_shapes(input, target)
     values = in_whole_vectors(lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5))
-    values = values if weight is None else values * align(weight, input)
-    return _reduce(values, reduction, sample_weight)
+    return values if weight is None else values * align(weight, input)
 
 
+@reduced()
 def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-    *,
-    sample_weight: Tensor | None = None,
+    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None
 ) -> Tensor:
     """Binary cross-entropy of logits `[B, N, ...]`; `weight` and `pos_weight` are `[B, ...]`."""
-    reduction = legacy(size_average, reduce, reduction)
     _check_shapes(input, target)
     if pos_weight is None:
         values = in_whole_vectors(
@@ -235,8 +217,7 @@ def binary_cross_entropy_with_logits(
             (target, 0.0),
             (align(pos_weight, target), 1.0),
         )
-    values = values if weight is None else values * align(weight, input)
-    return _reduce(values, reduction, sample_weight)
+    return values if weight is None else values * align(weight, input)
 
 
 @takes_own_numbers("margin", "p")
@@ -266,38 +247,21 @@ def multi_margin_loss(
     return as_torch(_reduce(rows, reduction, sample_weight), input)
 
 
-def multilabel_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def multilabel_margin_loss(input: Tensor, target: Tensor) -> Tensor:
     """Multi-label margin loss of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
-    reduction = legacy(size_average, reduce, reduction)
     rows = F.multilabel_margin_loss(input.flatten(0, -2), target.expand_as(input).flatten(0, -2), reduction="none")
-    return _reduce(rows.view(input.shape[:-1]), reduction, sample_weight)
+    return rows.view(input.shape[:-1])
 
 
-def multilabel_soft_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean over the classes of binary cross-entropies of `[B, N, C]`; `weight` is `[B, ...]` and broadcasts."""
-    reduction = legacy(size_average, reduce, reduction)
     values = in_whole_vectors(
         lambda x, y: -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x)), (input, 0.0), (target, 0.0)
     )
     values = values if weight is None else values * align(weight, values)
-    return _reduce(values.sum(-1) / values.shape[-1], reduction, sample_weight)
+    return values.sum(-1) / values.shape[-1]
 
 
 _reduce = reduce  # torch calls one of the arguments `reduce`

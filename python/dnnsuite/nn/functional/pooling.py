@@ -156,8 +156,8 @@ def _avg_pool(dims: int, input: Tensor, kernel_size: Size, stride: Size | None, 
     return y
 
 
-def _largest(dims: int, shape: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Make `max_pool*d`, and the one that always returns indices."""
+def _largest(dims: int, shape: str, with_indices: bool = False) -> Callable[..., Any]:
+    """Make `max_pool*d`, or the one that always returns indices."""
 
     def pool(
         input: Tensor,
@@ -170,20 +170,15 @@ def _largest(dims: int, shape: str) -> tuple[Callable[..., Any], Callable[..., A
         *,
         activation: str = "none",
     ) -> Any:
-        return _max_pool(dims, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices, activation)
+        indices = return_indices or with_indices
+        return _max_pool(dims, input, kernel_size, stride, padding, dilation, ceil_mode, indices, activation)
 
-    def with_indices(
-        input: Tensor, kernel_size: Size, stride: Size | None = None, padding: Size = 0, *options: Any, **others: Any
-    ) -> Any:
-        return pool(input, kernel_size, stride, padding, *options[:2], **{**others, "return_indices": True})
-
-    made, what = (pool, with_indices), f"of `[B, N, C, {shape}]`, or without N."
-    names = f"max_pool{dims}d", f"max_pool{dims}d_with_indices"
-    return named(made[0], names[0], what), named(made[1], names[1], what)
+    name = f"max_pool{dims}d" + "_with_indices" * with_indices
+    return named(pool, name, f"of `[B, N, C, {shape}]`, or without N.")
 
 
-max_pool1d, max_pool1d_with_indices = _largest(1, "L")
-max_pool2d, max_pool2d_with_indices = _largest(2, "H, W")
+max_pool1d, max_pool1d_with_indices = _largest(1, "L"), _largest(1, "L", with_indices=True)
+max_pool2d, max_pool2d_with_indices = _largest(2, "H, W"), _largest(2, "H, W", with_indices=True)
 
 
 def max_pool3d(

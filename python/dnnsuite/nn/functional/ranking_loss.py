@@ -3,91 +3,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._reduction import check_reduction, in_whole_vectors, legacy, reduce
+from .._reduction import check_reduction, in_whole_vectors, reduced
 from ._own_numbers import takes_own_numbers
 
-_reduce = reduce  # torch calls one of the arguments `reduce`
-
 
 @takes_own_numbers("margin")
-def hinge_embedding_loss(
-    input: Tensor,
-    target: Tensor,
-    margin: float = 1.0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0) -> Tensor:
     """Hinge embedding loss: the distance where the target is 1, `margin` minus it (at least 0) where it is -1; mean per
     model."""
-    reduction = legacy(size_average, reduce, reduction)
-    values = F.hinge_embedding_loss(input, target, margin, reduction="none")
-    return _reduce(values, reduction, sample_weight)
+    return F.hinge_embedding_loss(input, target, margin, reduction="none")
 
 
-def soft_margin_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def soft_margin_loss(input: Tensor, target: Tensor) -> Tensor:
     """Soft margin loss log(1 + exp(-target * input)) of `[B, N, ...]` and targets 1 or -1; mean per model."""
-    reduction = legacy(size_average, reduce, reduction)
-    values = in_whole_vectors(lambda x, y: F.soft_margin_loss(x, y, reduction="none"), (input, 0.0), (target, 1.0))
-    return _reduce(values, reduction, sample_weight)
+    return in_whole_vectors(lambda x, y: F.soft_margin_loss(x, y, reduction="none"), (input, 0.0), (target, 1.0))
 
 
 @takes_own_numbers("margin")
-def margin_ranking_loss(
-    input1: Tensor,
-    input2: Tensor,
-    target: Tensor,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0) -> Tensor:
     """Margin ranking loss: how far `target * (input1 - input2)` is below `margin`; the mean of each model `[B]`."""
-    reduction = legacy(size_average, reduce, reduction)
-    values = F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
-    return _reduce(values, reduction, sample_weight)
+    return F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
 
 
 @takes_own_numbers("margin")
-def cosine_embedding_loss(
-    input1: Tensor,
-    input2: Tensor,
-    target: Tensor,
-    margin: float = 0,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
-) -> Tensor:
+@reduced()
+def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0) -> Tensor:
     """Cosine embedding loss of `[B, N, D]` and `[B, N, D]`, the target `[B, N]` 1 or -1; the mean of each model."""
-    reduction = legacy(size_average, reduce, reduction)
     shape = target.shape
     rows = F.cosine_embedding_loss(
         input1.flatten(0, -2), input2.flatten(0, -2), target.flatten(), margin, reduction="none"
     )
-    return _reduce(rows.view(shape), reduction, sample_weight)
+    return rows.view(shape)
 
 
 @takes_own_numbers("margin", "p", "eps")
+@reduced()
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -96,19 +56,13 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: bool | None = None,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    *,
-    sample_weight: Tensor | None = None,
 ) -> Tensor:
     """Triplet loss: by how much positives fail to be `margin` nearer than negatives, `[B, N, D]`; mean per model."""
-    reduction = legacy(size_average, reduce, reduction)
-    values = F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
-    return _reduce(values, reduction, sample_weight)
+    return F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
 
 
 @takes_own_numbers("margin")
+@reduced()
 def triplet_margin_with_distance_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -117,36 +71,35 @@ def triplet_margin_with_distance_loss(
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
     margin: float = 1.0,
     swap: bool = False,
-    reduction: str = "mean",
-    sample_weight: Tensor | None = None,
 ) -> Tensor:
     """`triplet_margin_loss` with a distance function of the caller, which gets `[N, ...]` of one model at a time."""
-    check_reduction(reduction)
     values = [
         F.triplet_margin_with_distance_loss(
             *inputs, distance_function=distance_function, margin=margin, swap=swap, reduction="none"
         )
         for inputs in zip(anchor, positive, negative, strict=True)
     ]
-    stacked = torch.stack(values) if values else anchor.new_empty(anchor.shape[:-1])
-    return _reduce(stacked, reduction, sample_weight)
+    return torch.stack(values) if values else anchor.new_empty(anchor.shape[:-1])
 
 
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Tensor,
-    target_lengths: Tensor,
+    input_lengths: Tensor | Sequence[Any],
+    target_lengths: Tensor | Sequence[Any],
     blank: int = 0,
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
     """Connectionist temporal classification loss by torch, model by model: `[B, T, N, C]`, targets `[B, N, S]` or `[B,
-    sum of lengths]`, lengths `[B, N]`."""
+    sum of lengths]`, lengths `[B, N]`. Lengths `[N]` are those of every model, and may be lists."""
     check_reduction(reduction)
+    lengths = [torch.as_tensor(given) for given in (input_lengths, target_lengths)]
+    if log_probs.dim() == 4:
+        lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
     each = [
         F.ctc_loss(*inputs, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
-        for inputs in zip(log_probs, targets, input_lengths, target_lengths, strict=True)
+        for inputs in zip(log_probs, targets, *lengths, strict=True)
     ]
     if each:
         return torch.stack(each)

@@ -10,15 +10,22 @@
 The analyses take any tables of the same columns: recorded elsewhere, imported, or written by hand.
 """
 
-from ._analyse import analyse
-from ._attribution import attribute, innermost, with_launches
 from ._classes import CLASSES, classify, classify_names
-from ._gaps import host_bound, idle_gaps, known_share
+from ._gaps import attribute, host_bound, idle_gaps, innermost, known_share, with_launches
 from ._gpu_work import ActivityInstrument, nvtx_environment, variables_for_markers
-from ._kernels import by_call, by_class, by_copy, by_kernel, by_range, by_span
-from ._recording import ActivityRecording, Recording, load_records
-from ._utilization import corrected_utilization_pct, exposed_communication, utilization
-from .tables import TABLES
+from ._utilization import (
+    analyse,
+    by_call,
+    by_class,
+    by_copy,
+    by_kernel,
+    by_range,
+    by_span,
+    corrected_utilization_pct,
+    exposed_communication,
+    utilization,
+)
+from .tables import TABLES, ActivityRecording, Recording, load_records
 
 __all__ = [
     "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_call",

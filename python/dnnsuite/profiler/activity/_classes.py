@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..._lazy import pandas as pd
 from .._op_classes import CLASSES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["CLASSES", "classify", "classify_names"]
 
@@ -201,8 +198,6 @@ def _of_inductor(loop: str, operators: str) -> str:
 
 def classify_names(names: pd.Series) -> pd.Series:
     """Return the class of each kernel in a column of names `[N]`; each distinct name is classified once."""
-    import pandas as pd
-
     column = names.astype("category").cat
     classes = [*CLASSES]
     of_name = [classes.index(classify(str(name))) for name in column.categories]

@@ -7,18 +7,15 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ... import _C, host
+from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument, Unavailable
 from ...timing import now_ns
-from ._recording import save_records
-from .tables import TABLES, join_columns, tables_of
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .tables import TABLES, join_columns, save_records, tables_of
 
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
 _RECLOCKED = (

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""GPU utilisation: unions of busy intervals over the program's time, without the profiler's."""
+"""Use of the GPU: unions of busy intervals over the program's time, without the profiler's; time by kernel, by copy, by
+call of the host and by range of the program; and all analyses of one set of tables at once.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 import numpy as np
 
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
-from ..instrument import define
+from ..instrument import define, definitions
+from ._gaps import attribute, defined_as, host_bound, idle_gaps
 from .intervals import TimeSet, intersect, length_ns, of_windows, overlap_ns, subtract, union
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _UTILIZATION = {
     "device": "number of the GPU, as CUDA counts",
@@ -81,8 +82,6 @@ def utilization(
     Raises:
         InvalidArgument: no window has a length.
     """
-    import pandas as pd
-
     inside = of_windows(windows)
     overhead_ns = length_ns(time_of(overhead, inside))
     ran_on = _by_device(kernels, graphs)
@@ -105,8 +104,6 @@ def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, in
     Raises:
         InvalidArgument: no window has a length.
     """
-    import pandas as pd
-
     inside = of_windows(windows)
     rows = []
     for device, mine in _by_device(kernels, columns=("class",)).items():
@@ -118,8 +115,6 @@ def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, in
 
 
 def _by_device(*tables: pd.DataFrame | None, columns: tuple[str, ...] = ()) -> dict[int, pd.DataFrame]:
-    import pandas as pd
-
     wanted = ["device", "t0_ns", "t1_ns", *columns]
     some = [table[wanted] for table in tables if table is not None and len(table)]
     if not some:
@@ -146,3 +141,130 @@ def _one_device(ran: pd.DataFrame, moved: pd.DataFrame, inside: TimeSet, overhea
         "compute_pct": 100 * kernel_ns / left_ns if left_ns else math.nan,
         "concurrency": kernel_sum_ns / kernel_ns if kernel_ns else math.nan,
     }
+
+
+_SUMS = {
+    "calls": "how often it ran",
+    "total_ns": "sum of durations; kernels that ran side by side count each",
+    "share_pct": "100 total_ns / the sum over all kernels of the table, not over the time of the window",
+}
+_STATISTICS = {
+    "mean_ns": "total_ns / calls",
+    "median_ns": "median duration",
+    "least_ns": "shortest",
+    "most_ns": "longest",
+}
+_KEYS = {
+    "class": "what it is for, judged by its name",
+    "name": "demangled name of the kernel",
+    "span": "span in which it was launched; missing when in none",
+    "device": "number of the GPU, as CUDA counts",
+    "function": "the CUDA function that the host called",
+    "operation": "direction of the copy (H host, D device, P peer), or memset",
+    "range": "name of the range: NVTX's, or of record_function",
+}
+_BYTES = {"bytes": "copied or set, all together", "gb_per_s": "bytes / total_ns"}
+
+
+def by_kernel(kernels: pd.DataFrame, top: int | None = None) -> pd.DataFrame:
+    """Sum the time by kernel name, a row each, most time first; at most `top` rows.
+
+    Args:
+        kernels: table of :class:`ActivityInstrument`.
+    """
+    table = _summed(kernels, ["class", "name"]).head(top if top is not None else len(kernels))
+    return define(table.reset_index(drop=True), _KEYS | _SUMS | _STATISTICS)
+
+
+def by_class(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time by class of kernel, a row each, most time first."""
+    return define(_summed(kernels, ["class"])[["class", *_SUMS]], _KEYS | _SUMS)
+
+
+def by_span(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time by span and class of the kernels launched in it, a row each, most time first.
+
+    Args:
+        kernels: result of :func:`attribute`.
+
+    Raises:
+        InvalidArgument: `kernels` has no column `span`.
+    """
+    if "span" not in kernels:
+        raise InvalidArgument("kernels has no column 'span': attribute(kernels, api, spans) makes it")
+    return define(_summed(kernels, ["span", "class"])[["span", "class", *_SUMS]], _KEYS | _SUMS)
+
+
+def by_call(api: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time of the host's calls by function, a row each, most time first: of all threads together."""
+    return define(_summed(api, ["function"]), _KEYS | _SUMS | _STATISTICS)
+
+
+def by_copy(memops: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time and the bytes of copies by direction, a row each, most time first."""
+    table = _summed(memops, ["operation"])
+    moved = memops.groupby("operation", observed=True)["bytes"].sum()
+    table.insert(3, "bytes", table["operation"].map(moved).astype("int64"))
+    table.insert(4, "gb_per_s", table["bytes"] / table["total_ns"].where(table["total_ns"] > 0))
+    return define(table, _KEYS | _SUMS | _BYTES | _STATISTICS)
+
+
+def by_range(markers: pd.DataFrame) -> pd.DataFrame:
+    """Sum the time of a program's ranges by name, a row each, most time first; ranges inside of others count each."""
+    ranges = markers[markers["t1_ns"] > markers["t0_ns"]].rename(columns={"name": "range"})
+    return define(_summed(ranges, ["range"]), _KEYS | _SUMS | _STATISTICS)
+
+
+def _summed(kernels: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    durations = kernels["t1_ns"] - kernels["t0_ns"]
+    rows = kernels[keys].assign(ns=durations).groupby(keys, observed=True, dropna=False, sort=False)["ns"]
+    table = rows.agg(["count", "sum", "mean", "median", "min", "max"]).reset_index()
+    table.columns = [*keys, "calls", "total_ns", *_STATISTICS]
+    table.insert(len(keys) + 2, "share_pct", 100 * table["total_ns"] / max(int(durations.sum()), 1))
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+_MOST_GAPS = 1000
+
+
+def analyse(
+    tables: Mapping[str, pd.DataFrame],
+    windows: Iterable[tuple[int, int]],
+    spans: pd.DataFrame | None = None,
+    label: str = "name",
+) -> dict[str, pd.DataFrame]:
+    """Derive tables from those of :class:`ActivityInstrument`; none if no kernel and no graph ran.
+
+    Args:
+        tables: `kernels` and `api`, and optionally `memops`, `overhead` and `graphs`.
+        windows: (begin, end) in ns; percentages are of their length.
+        spans, label: phases to attribute kernels to; see :func:`attribute`.
+
+    Returns:
+        `gpu`: utilisation, communication and waiting for the host, for each GPU; `kernels_by_name`,
+        `kernels_by_class`, and with spans `kernels_by_span`; `idle_gaps`: the longest 1000.
+
+    Raises:
+        InvalidArgument: no window has a length, or `spans` lacks a column.
+    """
+    kernels, api = tables["kernels"], tables["api"]
+    memops, overhead, graphs = (tables.get(name) for name in ("memops", "overhead", "graphs"))
+    if not len(kernels) and (graphs is None or not len(graphs)):
+        return {}
+    windows = [*windows]
+    gaps = idle_gaps(kernels, api, windows, memops=memops, graphs=graphs, spans=spans, label=label)
+    busy = utilization(kernels, windows, memops=memops, overhead=overhead, graphs=graphs)
+    more = [exposed_communication(kernels, windows), host_bound(gaps, windows).drop(columns=["idle_ns", "unknown_ns"])]
+    gpu, meanings = busy, definitions(busy)
+    for table in more:
+        gpu = gpu.merge(table, on="device", how="left")
+        meanings |= {column: text for column, text in definitions(table).items() if column in table}
+    found = {
+        "gpu": define(gpu, meanings),
+        "kernels_by_name": by_kernel(kernels),
+        "kernels_by_class": by_class(kernels),
+        "idle_gaps": defined_as(gaps, gaps.head(_MOST_GAPS), {}),
+    }
+    if spans is not None:
+        found["kernels_by_span"] = by_span(attribute(kernels, api, spans, label))
+    return found

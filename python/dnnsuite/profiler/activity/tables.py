@@ -1,56 +1,62 @@
 # SPDX-License-Identifier: MIT
-"""Tables from the decoder's columns: names for numbers, definitions, markers as ranges."""
+"""Tables from the decoder's columns: names for numbers, definitions, markers as ranges; and files of the columns, for
+analysis on another machine, by a later version, or in a test.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._files import replacing
+from ..._lazy import pandas as pd
+from ...errors import Error
 from ..instrument import define
 from ._classes import classify_names
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 TABLES = ("kernels", "memops", "api", "overhead", "markers", "syncs", "graphs")
+WORK = ("device", "context", "stream", "correlation")
+COLUMNS = {
+    "kernels": ("t0_ns", "t1_ns", "name", *WORK, *(f"{name}_{axis}" for name in ("grid", "block", "cluster")
+                for axis in "xyz"), "registers_per_thread", "static_shared_bytes", "dynamic_shared_bytes",
+                "local_bytes_per_thread", "graph_id", "graph_node"),
+    "memops": ("t0_ns", "t1_ns", "operation", "source_memory", "target_memory", "bytes", *WORK, "source_device",
+               "target_device", "graph_id", "graph_node"),
+    "api": ("t0_ns", "t1_ns", "domain", "callback", "thread", "correlation", "return_value"),
+    "overhead": ("t0_ns", "t1_ns", "kind", "thread", "correlation"),
+    "syncs": ("t0_ns", "t1_ns", "kind", "context", "stream", "event", "correlation"),
+    "graphs": ("t0_ns", "t1_ns", *WORK, "graph_id"),
+}  # fmt: skip
+"""Columns of each table but `markers`, as the decoder gives them, in their order."""
+MEMSET = 255  # among the numbers of operations
 
 _OPERATIONS = {
     0: "unknown", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
-    10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD", 255: "memset",
+    10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD", MEMSET: "memset",
 }  # fmt: skip
 _MEMORIES = {
-    0: "unknown",
-    1: "pageable",
-    2: "pinned",
-    3: "device",
-    4: "array",
-    5: "managed",
-    6: "device static",
+    0: "unknown", 1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device static",
     7: "managed static",
-}
+}  # fmt: skip
 _SYNCS = {
-    0: "unknown",
-    1: "event synchronize",
-    2: "stream wait event",
-    3: "stream synchronize",
-    4: "context synchronize",
-}
+    0: "unknown", 1: "event synchronize", 2: "stream wait event", 3: "stream synchronize", 4: "context synchronize",
+}  # fmt: skip
 _OVERHEADS = {
-    0: "unknown",
-    1: "driver compiler",
-    1 << 16: "CUPTI buffer flush",
-    2 << 16: "CUPTI instrumentation",
-    3 << 16: "CUPTI resource",
-    4 << 16: "module loading",
-    5 << 16: "lazy function loading",
-    6 << 16: "command buffer full",
-    7 << 16: "activity buffer request",
-    8 << 16: "UVM activity init",
-}
+    0: "unknown", 1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation",
+    3 << 16: "CUPTI resource", 4 << 16: "module loading", 5 << 16: "lazy function loading",
+    6 << 16: "command buffer full", 7 << 16: "activity buffer request", 8 << 16: "UVM activity init",
+}  # fmt: skip
 _DOMAINS = {0: "driver", 1: "runtime"}
+_WORDS = (
+    ("memops", "operation", _OPERATIONS), ("memops", "source_memory", _MEMORIES),
+    ("memops", "target_memory", _MEMORIES), ("overhead", "kind", _OVERHEADS), ("syncs", "kind", _SYNCS),
+)  # fmt: skip
 
 _MEANINGS = {
     "t0_ns": "begin, ns of CLOCK_MONOTONIC; CUPTI maps the GPU's clock to it by interpolation",
@@ -61,15 +67,9 @@ _MEANINGS = {
     "context": "CUPTI's number of the context",
     "stream": "CUPTI's number of the stream",
     "correlation": "number that it shares with the host call that launched it",
-    "grid_x": "blocks",
-    "grid_y": "blocks",
-    "grid_z": "blocks",
-    "block_x": "threads",
-    "block_y": "threads",
-    "block_z": "threads",
-    "cluster_x": "blocks of a cluster",
-    "cluster_y": "blocks of a cluster",
-    "cluster_z": "blocks of a cluster",
+    **{f"grid_{axis}": "blocks" for axis in "xyz"},
+    **{f"block_{axis}": "threads" for axis in "xyz"},
+    **{f"cluster_{axis}": "blocks of a cluster" for axis in "xyz"},
     "registers_per_thread": "registers that a thread was given",
     "static_shared_bytes": "shared memory of a block that the kernel declares",
     "dynamic_shared_bytes": "shared memory of a block asked for at the launch",
@@ -105,7 +105,7 @@ def join_columns(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str
         for table, columns in part["tables"].items():
             for column, values in columns.items():
                 moved = values
-                if _holds_strings(table, column):
+                if table in ("kernels", "markers") and column in ("name", "domain"):  # indices of strings
                     moved = np.where(values < 0, values, values + len(strings)).astype(np.int32)
                 tables.setdefault(table, {}).setdefault(column, []).append(moved)
         strings += part["strings"]
@@ -115,43 +115,29 @@ def join_columns(parts: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str
     }, strings
 
 
-def _holds_strings(table: str, column: str) -> bool:
-    return table in ("kernels", "markers") and column in ("name", "domain")
-
-
 def tables_of(
     columns: Columns, strings: Sequence[str], function_name: Callable[[int, int], str]
 ) -> dict[str, pd.DataFrame]:
     """Make the tables of :data:`TABLES` with definitions, rows ordered by begin.
 
     Args:
-        columns: columns [rows] by table, as the decoder gives them.
+        columns: columns [rows] by table, as the decoder gives them; what a source lacks is empty, or 0.
         strings: the text for each index in a column of names.
         function_name: the name of a host call from its domain (1 the runtime, 0 the driver) and number.
     """
-    import pandas as pd
+    found = {name: _frame(columns.get(name, {}), COLUMNS[name]) for name in TABLES if name != "markers"}
+    found["kernels"]["name"] = _texts(found["kernels"]["name"].to_numpy(), strings)
+    found["kernels"].insert(3, "class", classify_names(found["kernels"]["name"]))
+    for name, column, words in _WORDS:
+        found[name][column] = _words(found[name][column].to_numpy(), words)
+    found["api"] = _api(found["api"], function_name)
+    found["markers"] = _markers(columns["markers"], columns["marker_data"], strings)
+    return {name: define(_ascending(found[name]), _MEANINGS) for name in TABLES}
 
-    kernels = pd.DataFrame({**columns["kernels"]}, copy=False)
-    kernels["name"] = _texts(columns["kernels"]["name"], strings)
-    kernels.insert(3, "class", classify_names(kernels["name"]))
-    memops = pd.DataFrame({**columns["memops"]}, copy=False)
-    memops["operation"] = _words(columns["memops"]["operation"], _OPERATIONS)
-    for side in ("source_memory", "target_memory"):
-        memops[side] = _words(columns["memops"][side], _MEMORIES)
-    overhead = pd.DataFrame({**columns["overhead"]}, copy=False)
-    overhead["kind"] = _words(columns["overhead"]["kind"], _OVERHEADS)
-    syncs = pd.DataFrame({**columns["syncs"]}, copy=False)
-    syncs["kind"] = _words(columns["syncs"]["kind"], _SYNCS)
-    found = {
-        "kernels": kernels,
-        "memops": memops,
-        "api": _api(columns["api"], function_name),
-        "overhead": overhead,
-        "markers": _markers(columns["markers"], columns["marker_data"], strings),
-        "syncs": syncs,
-        "graphs": pd.DataFrame({**columns["graphs"]}, copy=False),
-    }
-    return {name: define(_ascending(table), _MEANINGS) for name, table in found.items()}
+
+def _frame(given: Mapping[str, NDArray[Any]], names: Sequence[str]) -> pd.DataFrame:
+    none = np.zeros(len(next(iter(given.values()), ())), np.int64)
+    return pd.DataFrame({name: given.get(name, none) for name in names}, copy=False)
 
 
 def _ascending(table: pd.DataFrame) -> pd.DataFrame:
@@ -162,8 +148,6 @@ def _ascending(table: pd.DataFrame) -> pd.DataFrame:
 
 def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[Any]:
     """Convert indices to texts; -1 is missing. Several indices may have one text."""
-    import pandas as pd
-
     texts, code_of = np.unique(np.array(strings, dtype=object), return_inverse=True)
     translated = np.r_[code_of, -1][codes]  # -1 is the last
     return pd.Categorical.from_codes(translated, pd.Index(texts))
@@ -171,18 +155,15 @@ def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[A
 
 def _words(values: NDArray[Any], words: Mapping[int, str]) -> pd.Categorical[Any]:
     """Convert a library's numbers to words; an unknown number stays."""
-    import pandas as pd
-
     numbers, codes = np.unique(values, return_inverse=True)
     return pd.Categorical.from_codes(
         codes.astype(np.int64), pd.Index([words.get(int(n), f"number {int(n)}") for n in numbers])
     )
 
 
-def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int], str]) -> pd.DataFrame:
-    import pandas as pd
-
-    keys = columns["domain"].astype(np.int64) << 32 | columns["callback"].astype(np.int64)
+def _api(table: pd.DataFrame, function_name: Callable[[int, int], str]) -> pd.DataFrame:
+    domain = table["domain"].to_numpy()
+    keys = domain.astype(np.int64) << 32 | table.pop("callback").to_numpy().astype(np.int64)
     numbers, codes = np.unique(keys, return_inverse=True)
     domains, callbacks = (numbers >> 32).tolist(), (numbers & 0xFFFFFFFF).tolist()
     names = [
@@ -190,8 +171,7 @@ def _api(columns: Mapping[str, NDArray[Any]], function_name: Callable[[int, int]
         for domain, callback in zip(domains, callbacks, strict=True)
     ]
     texts, code_of = np.unique(np.array(names, dtype=object), return_inverse=True)
-    table = pd.DataFrame({key: values for key, values in columns.items() if key != "callback"}, copy=False)
-    table["domain"] = _words(columns["domain"], _DOMAINS)
+    table["domain"] = _words(domain, _DOMAINS)
     table.insert(3, "function", pd.Series(pd.Categorical.from_codes(code_of[codes], pd.Index(texts))))
     return table
 
@@ -201,8 +181,6 @@ def _markers(
 ) -> pd.DataFrame:
     """Make the table of NVTX ranges and marks (t0_ns == t1_ns); a range without begin or end in the windows is left
     out."""
-    import pandas as pd
-
     table = pd.DataFrame({key: values for key, values in columns.items() if key != "event"})
     table["name"] = _texts(columns["name"], strings)
     table["domain"] = _texts(columns["domain"], strings)
@@ -215,3 +193,72 @@ def _markers(
     found = found.merge(extra, on="id", how="left").rename(columns={"t_ns": "t0_ns"})
     found["category"] = found["category"].astype("Int64")
     return found[["t0_ns", "t1_ns", "name", "domain", "thread", "category", "payload"]]
+
+
+_FORMAT = 1
+
+
+class ActivityRecording(NamedTuple):
+    """Tables and windows of a file, as :func:`load_records` returns them."""
+
+    tables: dict[str, pd.DataFrame]
+    windows: list[tuple[int, int]]
+
+
+Recording = ActivityRecording  # its earlier name, which stays
+
+
+def save_records(
+    path: Path,
+    parts: Sequence[Mapping[str, Any]],
+    windows: Sequence[tuple[int, int]],
+    functions: Mapping[tuple[int, int], str],
+) -> None:
+    """Write the decoder's results of each window; the file is whole or absent.
+
+    Args:
+        functions: names of host calls by domain and number, which only the recording library can resolve.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    columns, strings = join_columns(parts)
+    about = {
+        "format": _FORMAT,
+        "strings": strings,
+        "windows": [list(window) for window in windows],
+        "functions": [[domain, number, name] for (domain, number), name in functions.items()],
+    }
+    arrays = {f"{table}/{name}": values for table, each in columns.items() for name, values in each.items()}
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
+
+
+def load_records(path: str | Path) -> ActivityRecording:
+    """Tables and windows from a file of :meth:`ActivityInstrument.save`.
+
+    Raises:
+        Error: the file is missing, damaged, or of a later format; the message names it.
+    """
+    try:
+        columns, about = _read(Path(path).read_bytes())
+        if about["format"] != _FORMAT:
+            raise Error(f"{path}: records of format {about['format']}; this version reads format {_FORMAT}")
+        names = {(domain, number): name for domain, number, name in about["functions"]}
+        tables = tables_of(columns, about["strings"], lambda domain, number: names.get((domain, number), ""))
+        windows = [(int(begin), int(end)) for begin, end in about["windows"]]
+        return ActivityRecording({name: tables[name] for name in TABLES}, windows)
+    except Error:
+        raise
+    except Exception as error:  # zip, zlib, numpy, JSON and pandas each have their own for damaged bytes
+        raise Error(f"{path}: not a file of activity records, or a damaged one: {error!r}") from error
+
+
+def _read(data: bytes) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    columns: dict[str, dict[str, Any]] = {}
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        for key in file.files:
+            table, _, name = key.partition("/")
+            if name:
+                columns.setdefault(table, {})[name] = file[key]
+        return columns, json.loads(str(file["about"]))

@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazy
 
 if TYPE_CHECKING:
-    from ._support import Feature, support
-    from .catalogue import Metric, chips, metrics
+    from .catalogue import Feature, Metric, chips, metrics, support
     from .gpu_counters import CountersInstrument
     from .planner import CounterPlan, Group, Plan, plan
-    from .presets import PRESETS, Selection, select
-    from .roles import CORES, ROLES, Role, overlaps, resolve
+    from .roles import CORES, PRESETS, ROLES, Role, Selection, overlaps, resolve, select, validate
     from .sampling import PmSamplingInstrument
     from .utilization import core_utilization, format_core_utilization, step_utilization
-    from .validation import validate
 
 __all__ = [
     "CORES", "PRESETS", "ROLES", "CounterPlan", "CountersInstrument", "Feature", "Group", "Metric", "Plan",
@@ -31,14 +28,11 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        "._support": "Feature support",
-        ".catalogue": "Metric chips metrics",
+        ".catalogue": "Feature support Metric chips metrics",
         ".gpu_counters": "CountersInstrument",
         ".planner": "CounterPlan Group Plan plan",
-        ".presets": "PRESETS Selection select",
-        ".roles": "CORES ROLES Role overlaps resolve",
+        ".roles": "CORES PRESETS ROLES Role Selection overlaps resolve select validate",
         ".sampling": "PmSamplingInstrument",
         ".utilization": "core_utilization format_core_utilization step_utilization",
-        ".validation": "validate",
     },
 )

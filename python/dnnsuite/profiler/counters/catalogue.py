@@ -1,15 +1,86 @@
 # SPDX-License-Identifier: MIT
-"""Metrics of every chip, as CUPTI's library lists them; needs no driver and no GPU."""
+"""CUPTI: a library that works without a driver, the metrics of every chip, and the counters of a GPU.
+
+Not every version works without a driver: 13.0 and 13.1 list and plan. 13.2 ends the process at its first call, 13.3 to
+13.5 answer "unknown error" to each. So each is tried in another process first, and the first that answers is opened.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import fnmatch
 import functools
-from dataclasses import dataclass
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
-from ..._C import CounterHost, counter_chips, cupti_version
-from ...errors import Unavailable, did_you_mean
-from .library import ready
+from ..._C import CounterDevice, CounterHost, RangeCounters, SampledCounters, counter_chips, cupti_version
+from ...errors import Error, Unavailable, did_you_mean
+from ...host import register_vendor_folders, vendor_folders
+
+LIBRARY = "libcupti.so.13"
+REMEDY = "pip install 'dnnsuite[counters]', whose CUPTI 13.1 needs no driver, or install NVIDIA's driver"
+_PROBE = """
+import ctypes, sys
+version = ctypes.c_uint32()
+status = ctypes.CDLL(sys.argv[1]).cuptiGetVersion(ctypes.byref(version))
+print(status or version.value)
+sys.exit(status != 0)
+"""
+_PROBE_TIMEOUT_S = 60
+
+
+@functools.cache
+def ready() -> None:
+    """Open a CUPTI that answers. Idempotent; call before asking for names and plans.
+
+    Raises:
+        Unavailable: there is no driver, and the CUPTI there is answers nothing without one.
+    """
+    register_vendor_folders()
+    if _has_driver():
+        return
+    found = candidates()
+    for path in found:
+        if version_of(path) is not None:
+            ctypes.CDLL(str(path))  # the copy that the process has is the one that is used
+            return
+    if found:
+        tried = ", ".join(map(str, found))
+        raise Unavailable("CUPTI answers nothing here: it needs NVIDIA's driver", tried, REMEDY)
+
+
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def candidates() -> list[Path]:
+    """Return the copies there are, in the order in which they would be opened; only the process's own if it has one."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        loaded = {line.split(maxsplit=5)[5].strip() for line in maps if LIBRARY in line}
+    if loaded:
+        return [Path(path) for path in sorted(loaded)]
+    return [folder / LIBRARY for folder in vendor_folders() if (folder / LIBRARY).is_file()]
+
+
+def version_of(path: Path | str) -> int | None:
+    """Return the version of a copy of CUPTI, asked in another process, which it may end; None when it does not say."""
+    command = [sys.executable, "-I", "-S", "-c", _PROBE, str(path)]
+    try:
+        asked = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return None
+    return int(asked.stdout) if asked.returncode == 0 else None
+
 
 COLLECTIONS = ("ranges", "sampling")
 TYPES = ("counter", "ratio", "throughput")
@@ -125,3 +196,145 @@ def with_suffix(unit: str, metric: str) -> str:
     if last.startswith("per_cycle") and "cycle" not in unit.partition("/")[2]:
         return f"{unit}/cycle"
     return unit
+
+
+class Backend(Protocol):
+    """Counter interface of a GPU, as the instruments use it."""
+
+    def device(self, ordinal: int) -> Any:
+        """Open the GPU, which has a `chip`. Raises Unavailable without a GPU, or where its counters are unavailable."""
+
+    def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> Any:
+        """Open a session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""
+
+    def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> Any:
+        """Open a session that samples: start, stop, close, take."""
+
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
+        """Return names and values [ranges or samples][metrics] of a counter-data image."""
+
+
+class CuptiBackend:
+    """Backend of CUPTI."""
+
+    def device(self, ordinal: int) -> CounterDevice:
+        register_vendor_folders()
+        return CounterDevice(ordinal)
+
+    def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> RangeCounters:
+        return RangeCounters(device, [list(group) for group in groups], kernels, max_ranges)
+
+    def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> SampledCounters:
+        return SampledCounters(device, list(metrics), **options)
+
+    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
+        return host(chip, collection).evaluate(image, list(metrics))
+
+
+CUPTI = CuptiBackend()
+
+
+_CAP_SYS_ADMIN = 21
+_PARAMS = "proc/driver/nvidia/params"
+_ALLOW = "load the driver's module with NVreg_RestrictProfilingToAdminUsers=0, or give the process CAP_SYS_ADMIN"
+_CONDITIONS = {
+    "architecture": ("the GPU is older than Volta", "use a GPU of compute capability 7.0 or newer"),
+    "sli": ("the GPU is in an SLI group", "switch SLI off"),
+    "vgpu": ("the virtual GPU has no counters, or its host switched them off", "have the host enable profiling for it"),
+    "confidential_compute": ("the GPU runs in confidential computing", "measure in devtools or ordinary mode"),
+    "cmp": ("a mining processor (CMP) has no counters", "use another GPU"),
+    "wsl": ("this WSL does not pass the counters on", "measure under Linux"),
+}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Feature of the counters: available or not, the reason, and the remedy."""
+
+    name: str
+    available: bool
+    reason: str = ""
+    remedy: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dict for JSON."""
+        return asdict(self)
+
+
+def support(device: int = 0, root: Path = Path("/"), backend: Backend = CUPTI) -> list[Feature]:
+    """List the features of counters here; a missing one has its reason, nothing is raised. Planning (names, passes,
+    evaluation of recorded images) needs CUPTI only; `ranges` and `sampling` need a GPU whose counters no other process
+    reads, which shows only when a session is opened (HARDWARE_BUSY).
+    """
+    features = [_planning(), permission(root), _mps(root, os.environ), _mig(os.environ)]
+    try:
+        found = backend.device(device)
+        interfaces = found.support()
+    except Unavailable as missing:
+        lacking = [Feature(name, False, missing.what, missing.remedy) for name in ("ranges", "sampling")]
+        return features + lacking
+    except Error as error:
+        return features + [Feature(name, False, str(error)) for name in ("ranges", "sampling")]
+    return features + [_interface(one) for one in interfaces]
+
+
+def _planning() -> Feature:
+    try:
+        return Feature("planning", True, f"CUPTI {version()}")
+    except Unavailable as missing:
+        return Feature("planning", False, missing.what, missing.remedy)
+
+
+def _interface(found: Mapping[str, Any]) -> Feature:
+    name = found["interface"]
+    if found["overall"] == "supported":
+        return Feature(name, True)
+    against = [condition for condition, level in found["conditions"].items() if level != "supported"]
+    reasons = "; ".join(_CONDITIONS[condition][0] for condition in against if condition in _CONDITIONS)
+    remedies = "; ".join(_CONDITIONS[condition][1] for condition in against if condition in _CONDITIONS)
+    return Feature(name, False, reasons or "CUPTI does not say why", remedies)
+
+
+def permission(root: Path = Path("/")) -> Feature:
+    """Check the driver's permission to read counters: `RmProfilingAdminOnly`, and the process's CAP_SYS_ADMIN."""
+    try:
+        params = dict(line.split(":", 1) for line in (root / _PARAMS).read_text().splitlines() if line.count(":") == 1)
+        status = (root / "proc/self/status").read_text()
+    except OSError as error:
+        return Feature("permission", False, f"no NVIDIA driver: {error.filename} cannot be read", "install the driver")
+    if params.get("RmProfilingAdminOnly", "1").strip() == "0":
+        return Feature("permission", True, "the driver lets every user profile")
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")]
+    if masks and int(masks[0], 16) >> _CAP_SYS_ADMIN & 1:
+        return Feature("permission", True, "the process has CAP_SYS_ADMIN")
+    return Feature(
+        "permission", False, f"RmProfilingAdminOnly is 1 in /{_PARAMS}, and CAP_SYS_ADMIN is missing", _ALLOW
+    )
+
+
+def _mps(root: Path, environment: Mapping[str, str]) -> Feature:
+    folder = root / environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps").lstrip("/")
+    try:
+        runs = stat.S_ISFIFO((folder / "control").stat().st_mode) or (folder / "control").is_socket()
+    except OSError:
+        runs = False
+    if runs:
+        return Feature(
+            "no_mps",
+            False,
+            f"an MPS server is at {folder}: counters cannot be read under it",
+            "stop it (echo quit | nvidia-cuda-mps-control), or set CUDA_MPS_PIPE_DIRECTORY to an empty folder",
+        )
+    return Feature("no_mps", True)
+
+
+def _mig(environment: Mapping[str, str]) -> Feature:
+    visible = environment.get("CUDA_VISIBLE_DEVICES", "")
+    if "MIG-" in visible:
+        return Feature(
+            "no_mig",
+            False,
+            f"CUDA_VISIBLE_DEVICES={visible} is a MIG instance: what it shares with others is NaN",
+            "use an instance that owns its GPU instance, or the whole GPU",
+        )
+    return Feature("no_mig", True)

@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...errors import Error, InvalidArgument, did_you_mean
+from ..._lazy import pandas as pd
+from ...errors import Error, InvalidArgument, check_choice
 from ..instrument import define
-from .backend import CUPTI, Backend
-from .catalogue import unit_of
+from .catalogue import CUPTI, Backend, unit_of
 from .planner import CounterPlan, plan, plan_kernels
-from .presets import SAMPLED, SHARED, Selection, select
-from .roles import ROLES, overlaps
+from .roles import ROLES, SAMPLED, SHARED, Selection, remarks, select
 from .utilization import core_utilization, step_utilization
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MODES = ("steps", "kernels")
 MOST_ITERATIONS = 10  # of kernels mode, which is 10 to 100 times slower: TBD's own bound
@@ -69,8 +65,7 @@ class CountersInstrument:
         max_ranges: int | None = None,
         backend: Backend = CUPTI,
     ) -> None:
-        if mode not in MODES:
-            raise InvalidArgument(f"mode {mode!r}; accepted: {', '.join(MODES)}{did_you_mean(mode, MODES)}")
+        check_choice("mode", mode, MODES)
         if mode == "kernels" and not 1 <= iterations <= MOST_ITERATIONS:
             raise InvalidArgument(
                 f"iterations {iterations} in kernels mode; accepted: 1 to {MOST_ITERATIONS}, for kernels are replayed"
@@ -198,8 +193,6 @@ class CountersInstrument:
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return `counters`, a row per step (or kernel), mark and metric, and `utilization`, per role in % of step and
         of busy time."""
-        import pandas as pd
-
         counters = define(pd.DataFrame(self._rows, columns=list(_DEFINITIONS)), _DEFINITIONS)
         return {"counters": counters, "utilization": self._utilization(counters)}
 
@@ -225,11 +218,7 @@ class CountersInstrument:
                 lines.append(
                     f"counters: {groups} groups of metrics took turns, each had one of {self.plan.steps} steps"
                 )
-            lines += [f"counters: {line}" for line in self.selection.left_out]
-            present = set(self.selection.roles.values())
-            lines += [
-                f"counters: {why}" for roles, why in overlaps(self.plan.chip).items() if len(present & {*roles}) > 1
-            ]
+            lines += [f"counters: {line}" for line in remarks(self.selection)]
         if self._mode == "kernels":
             lines.append("counters: kernels ran one at a time and were replayed: no time of this run is a step's time")
         return lines

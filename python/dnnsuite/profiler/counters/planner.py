@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import InvalidArgument
 from .catalogue import passes
-from .validation import validate
+from .roles import validate
 
 _CONTEXT, _DEVICE = "context", "device"
 _OF_THE_CONTEXT = "sm__cycles_active.avg"

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Roles of counters and their names on each chip: the names change from chip to chip, the roles do not.
+"""Roles of counters, their names on each chip, and sets of them: the names change from chip to chip, the roles do not.
 
 A role lists names, the best first; CUPTI's library says which of them a chip has. :func:`overlaps` lists pipes that
-share hardware, whose counts must not be added.
+share hardware, whose counts must not be added. :func:`select` takes presets, roles and names of metrics, which
+:func:`validate` checks against the chip.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ...errors import InvalidArgument, Unavailable
-from .catalogue import accepts, host
+from ...errors import InvalidArgument, Unavailable, some_of
+from .catalogue import accepts, host, metric_types, passes
 
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 
@@ -146,6 +149,13 @@ def same_role(metric: str, chip: str, collection: str = "ranges") -> str | None:
     return None
 
 
+def remarks(selection: Selection) -> list[str]:
+    """List what a selection leaves out, and values of its that must not be added."""
+    present = {*selection.roles.values()}
+    doubled = [why for roles, why in overlaps(selection.chip).items() if len(present & {*roles}) > 1]
+    return [*selection.left_out, *doubled]
+
+
 @functools.cache
 def overlaps(chip: str) -> dict[tuple[str, ...], str]:
     """Find roles of this chip that must not be added, with the reason, from its metrics and their descriptions."""
@@ -160,3 +170,138 @@ def overlaps(chip: str) -> dict[tuple[str, ...], str]:
                 f"{', '.join(sharing)} issue through one shared pipe: their shares of it, not of three pipes"
             )
     return found
+
+
+def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> None:
+    """Check full names, with their submetrics, one by one: CUPTI refuses a set without naming the wrong one.
+
+    Raises:
+        InvalidArgument: names that cannot be collected, all in one message, each with the nearest names of this chip.
+    """
+    wrong = [name for name in dict.fromkeys(names) if not accepts(name, chip, collection)]
+    if wrong:
+        raise InvalidArgument("\n".join(_complaint(name, chip, collection) for name in wrong))
+
+
+def _complaint(name: str, chip: str, collection: str) -> str:
+    near = suggestions(name, chip, collection)
+    hint = f"; did you mean {', '.join(near)}?" if near else f"; `dnnsuite metrics list --chip {chip}` lists them"
+    how = "" if collection == "ranges" else " by sampling"
+    return f"metric {name!r} cannot be collected{how} on {chip}{hint}"
+
+
+def suggestions(name: str, chip: str, collection: str = "ranges", count: int = 3) -> list[str]:
+    """List full names of this chip that are nearest to `name`; its name of the same role comes first."""
+    base, _, submetric = name.partition(".")
+    if "Triage" in name:  # these names have dots of their own
+        return []
+    known = metric_types(chip, collection)
+    if base in known:
+        return _with_submetrics(base, submetric, chip, collection, count)
+    other = same_role(name, chip, collection)
+    near = difflib.get_close_matches(base, known, n=count, cutoff=0.6)
+    found = [_with_submetrics(close, submetric, chip, collection, 1)[0] for close in near]
+    return list(dict.fromkeys([*([other] if other else []), *found]))[:count]
+
+
+def _with_submetrics(base: str, submetric: str, chip: str, collection: str, count: int) -> list[str]:
+    possible = [part.lstrip(".") for part in host(chip, collection).submetrics(base)]
+    if submetric in possible:
+        return [f"{base}.{submetric}"]
+    usual = ("avg", "sum", "pct", "avg.pct_of_peak_sustained_elapsed", "ratio")
+    order = difflib.get_close_matches(submetric, possible, n=count) if submetric else []
+    order += [part for part in usual if part in possible]
+    return [f"{base}.{part}" for part in dict.fromkeys([*order, *possible])][:count]
+
+
+SHARED = ("time", "cycles", "gpu_active")
+"""Denominators of other roles, counted with every group of metrics that has room for them."""
+PRESETS: dict[str, tuple[str, ...]] = {
+    "cores": (*SHARED, "sm_active", *CORES),
+    "fp32": (*SHARED, "fma", "fma_active"),
+    "memory": (*SHARED, "dram", "dram_read", "dram_write", "l2_bytes", "l2_hit", "l1_hit"),
+    "timeline": ("gpu_active", "sm_active", "tensor", "fma", "dram_read", "dram_write", "sfu", "occupancy", "alu",
+                 "fp64", "pcie_read", "pcie_write"),
+    "all": tuple(ROLES),
+}  # fmt: skip
+"""Roles by the name of the preset. `timeline` is sampled over time, its roles in the order of their importance; the
+others are counted over ranges."""
+
+SAMPLED = ("timeline",)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Request resolved on one chip: full metric names, their roles if they have one, and roles that were left out."""
+
+    chip: str
+    collection: str
+    metrics: tuple[str, ...]
+    roles: dict[str, str]  # by metric
+    left_out: tuple[str, ...]  # one line each
+
+
+def select(asked: str | Sequence[str], chip: str, collection: str | None = None) -> Selection:
+    """Resolve any mixture of presets, roles and full metric names into metrics of `chip`.
+
+    A preset's role that the chip lacks is left out and noted; a role that was named is an error. `collection` ("ranges"
+    or "sampling") is by default the preset's.
+
+    Raises:
+        InvalidArgument: a name is none of the three, with the nearest; or a sampled preset is mixed with others.
+        Unavailable: no CUPTI, an unknown chip, or a role that this chip has not.
+    """
+    words = [asked] if isinstance(asked, str) else list(asked)
+    words = list(dict.fromkeys(part for word in words for part in word.split(",") if part))
+    if not words:
+        raise InvalidArgument(f"no metrics named; presets: {', '.join(PRESETS)}")
+    sampled = [word for word in words if word in SAMPLED]
+    if sampled and len(words) > 1:
+        raise InvalidArgument(f"{sampled[0]!r} is sampled over time and goes with no other: ask for it alone")
+    if sampled and collection != "ranges":
+        return _fit_one_pass(words[0], chip)
+    return _each(words, chip, collection or "ranges")
+
+
+def _each(words: list[str], chip: str, collection: str) -> Selection:
+    host(chip, collection)  # an unknown chip before unknown names
+    metrics: dict[str, str] = {}
+    left_out, plain = [], []
+    for word in words:
+        if word in PRESETS:
+            for role in PRESETS[word]:
+                try:
+                    metrics[resolve(role, chip, collection)] = role
+                except Unavailable as missing:
+                    left_out.append(missing.what)
+        elif word in ROLES:
+            metrics[resolve(word, chip, collection)] = word
+        elif "__" in word:
+            plain.append(word)
+        else:
+            near = difflib.get_close_matches(word, [*PRESETS, *ROLES], n=3)
+            hint = f"did you mean {', '.join(near)}? " if near else ""
+            raise InvalidArgument(
+                f"{word!r} is not a preset, a role or a metric; {hint}"
+                f"presets: {', '.join(PRESETS)}; roles: {some_of(ROLES, '`dnnsuite metrics roles`')}"
+            )
+    validate(plain, chip, collection)
+    chosen = tuple(dict.fromkeys([*metrics, *plain]))
+    return Selection(chip, collection, chosen, metrics, tuple(dict.fromkeys(left_out)))
+
+
+def _fit_one_pass(preset: str, chip: str) -> Selection:
+    """Take each role by the first of its names that fits beside those before it: sampling has one pass."""
+    host(chip, "sampling")  # an unknown chip is an error, and not a chip without roles
+    metrics: dict[str, str] = {}
+    left_out = []
+    for role in PRESETS[preset]:
+        possible = [metric for metric in names(role, "sampling") if accepts(metric, chip, "sampling")]
+        fitting = (metric for metric in possible if passes((*metrics, metric), chip, "sampling") == 1)
+        chosen = next(fitting, None)
+        if chosen:
+            metrics[chosen] = role
+        else:
+            why = "does not fit into the one pass" if possible else "cannot be sampled"
+            left_out.append(f"role {role!r} {why} on {chip}")
+    return Selection(chip, "sampling", tuple(metrics), metrics, tuple(left_out))

@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..._lazy import numpy as np
+from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument
 from ..instrument import define
-from .backend import CUPTI, Backend
-from .catalogue import unit_of
-from .presets import Selection, select
-from .roles import overlaps
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .catalogue import CUPTI, Backend, unit_of
+from .roles import Selection, remarks, select
 
 SHORTEST_INTERVAL_S = 1e-6
 _CLOCK_HZ = 1e9  # what cycles are reckoned at where there is no trigger by time; the true clock varies
@@ -112,9 +109,6 @@ class PmSamplingInstrument:
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return table `samples`, a row per sample and metric."""
-        import numpy as np
-        import pandas as pd
-
         frames = []
         for window in self._windows:
             assert self.selection is not None
@@ -128,8 +122,6 @@ class PmSamplingInstrument:
         return {"samples": define(table.sort_values("t_ns", kind="stable", ignore_index=True), _DEFINITIONS)}
 
     def _frame(self, metric: str, times: Any, values: Any) -> pd.DataFrame:
-        import pandas as pd
-
         assert self.selection is not None
         named = self.selection.roles.get(metric, metric)
         columns = {
@@ -159,13 +151,7 @@ class PmSamplingInstrument:
         if len(first) < len(self._windows):
             lines.append("pm_sampling: a window without samples: it was shorter than the interval, or none came")
         if self.selection:
-            lines += [f"pm_sampling: {line}" for line in self.selection.left_out]
-            present = set(self.selection.roles.values())
-            lines += [
-                f"pm_sampling: {why}"
-                for roles, why in overlaps(self.selection.chip).items()
-                if len(present & {*roles}) > 1
-            ]
+            lines += [f"pm_sampling: {line}" for line in remarks(self.selection)]
         lines.append("pm_sampling: samples are of the whole GPU, other processes included")
         return lines
 

@@ -11,14 +11,12 @@ are pure: tables in, tables out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from ..instrument import define
 from .roles import CORES
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _DEFINITIONS = {
     "core": "kind of core; what shares hardware must not be added",
@@ -50,8 +48,6 @@ def core_utilization(
         InvalidArgument: a column is missing, a weight is negative, or the step is shorter than its kernels: more than
             one of them ran at a time, and their cycles cannot be added.
     """
-    import pandas as pd
-
     missing = [column for column in (weight, *cores, *([by] if by else [])) if column not in kernels]
     if missing:
         raise InvalidArgument(f"no column {', '.join(missing)}; the table has {', '.join(map(str, kernels.columns))}")
@@ -102,8 +98,6 @@ def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:
     A range includes its idle time, so a count is relative to the step; relative to busy time is that divided by the
     role `gpu_active` of the same step, or by its mean where another group of metrics had the step.
     """
-    import pandas as pd
-
     rows = counters[(counters["unit"] == "%") & (counters["mark"] == "") & (counters["role"] != "")]
     active = rows[rows["role"] == "gpu_active"].set_index("step")["value"] / 100
     found = []

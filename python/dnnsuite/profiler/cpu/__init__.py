@@ -6,12 +6,12 @@ counted.
 """
 
 from ._classes import CLOSURE, class_of, is_compiled
-from ._observe import ObservedSteps, observe_steps
+from ._machine import SystemReader
+from ._nesting import nest
 from ._ops import OpsInstrument
-from ._system import SystemReader
-from ._usage import CpuInstrument
+from ._usage import CpuInstrument, ObservedSteps, observe_steps
 
 __all__ = [
     "CLOSURE", "CpuInstrument", "ObservedSteps", "OpsInstrument", "SystemReader", "class_of", "is_compiled",
-    "observe_steps",
+    "nest", "observe_steps",
 ]  # fmt: skip

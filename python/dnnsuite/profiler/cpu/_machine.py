@@ -1,16 +1,200 @@
 # SPDX-License-Identifier: MIT
-"""Samples of the machine and of this process while it trains."""
+"""Samples of the machine and of this process while it trains, from /proc and /sys.
+
+A line that is not understood is left out, never an exception.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from ...timing import now_ns
 from ..sampler import Reading
-from . import _procfs
-from ._system import SystemReader
+
+_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def read_text(path: Path) -> str:
+    """Read the text of a file; empty if it cannot be read."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+class KeptFile:
+    """File of /proc that is read ten times a second: kept open, which takes a third of the time of opening it each
+    time.
+
+    Args:
+        path: the file.
+        most_bytes: most bytes to read, from its beginning.
+    """
+
+    def __init__(self, path: Path, most_bytes: int = 4096) -> None:
+        self._path, self._most_bytes = path, most_bytes
+        self._file: int | None = None
+
+    def text(self) -> str:
+        """Return its present text; empty when it cannot be read."""
+        try:
+            if self._file is None:
+                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.pread(self._file, self._most_bytes, 0).decode(errors="replace")
+        except OSError:
+            self.close()
+            return ""
+
+    def close(self) -> None:
+        """Close it; the next `text` opens it again."""
+        opened, self._file = self._file, None
+        if opened is not None:
+            os.close(opened)
+
+    __del__ = close
+
+
+def cpu_times_s(stat: str) -> dict[str, float]:
+    """Parse seconds since boot, summed over CPUs, by use: the first line of /proc/stat (proc_stat(5)).
+
+    `steal` is time that the hypervisor gave to others while a CPU here was ready to run. Kernels that count fewer
+    columns give fewer keys.
+    """
+    found = re.match(r"cpu +(\d+(?: \d+)*)", stat)
+    return dict(zip(_TIMES, (int(word) / _TICKS_PER_S for word in found[1].split()), strict=False)) if found else {}
+
+
+def key_values(text: str) -> dict[str, int]:
+    """Parse lines `key: number`, `kB` converted to bytes: /proc/self/io, /proc/self/status."""
+    values = {}
+    for key, number, unit in re.findall(r"^(\w+):\s+(\d+)( kB)?$", text, re.MULTILINE):
+        values[key] = int(number) * (1024 if unit else 1)
+    return values
+
+
+def resident_bytes(statm: str) -> int | None:
+    """Parse resident memory from /proc/self/statm: its second number, in pages."""
+    words = statm.split()
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 and words[1].isdecimal() else None
+
+
+def sched_ns(schedstat: str) -> tuple[int, int] | None:
+    """Parse (time on a CPU, time runnable without one), ns, from a thread's schedstat."""
+    words = schedstat.split()
+    return (int(words[0]), int(words[1])) if len(words) == 3 and all(w.isdecimal() for w in words) else None
+
+
+def pressure(text: str) -> dict[str, int]:
+    """Parse stalled time, µs since boot, of a file of /proc/pressure by `some` and `full`."""
+    return {kind: int(us) for kind, us in re.findall(r"^(some|full) .*\btotal=(\d+)$", text, re.MULTILINE)}
+
+
+def frequencies_hz(root: Path, cpus: list[int]) -> dict[int, float]:
+    """Read the clock of each CPU from cpufreq, else from /proc/cpuinfo if the kernel measures it (`cpu MHz`)."""
+    found = {}
+    for cpu in cpus:
+        khz = read_text(root / f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq").strip()
+        if khz.isdecimal():
+            found[cpu] = int(khz) * 1e3
+    if found:
+        return found
+    pattern = re.compile(r"^processor\s*:\s*(\d+)$|^cpu MHz\s*:\s*([\d.]+)$", re.MULTILINE)
+    cpu = -1
+    for number, mhz in pattern.findall(read_text(root / "proc/cpuinfo")):
+        if number:
+            cpu = int(number)
+        elif cpu in cpus and re.fullmatch(r"\d+(\.\d+)?", mhz):
+            found[cpu] = float(mhz) * 1e6
+    return found
+
+
+def rapl_j(root: Path) -> dict[str, tuple[float, float]]:
+    """Read the energy counters of package, cores and memory if the kernel shows them (powercap, RAPL).
+
+    Returns:
+        {zone: (J so far, J at which the counter begins again)}; zones as `package-0`, `package-0/dram`.
+    """
+    found = {}
+    folder = root / "sys/class/powercap"
+    for zone in sorted(folder.glob("intel-rapl:*")) if folder.is_dir() else []:
+        energy, top = (read_text(zone / name).strip() for name in ("energy_uj", "max_energy_range_uj"))
+        name = read_text(zone / "name").strip()
+        if not (energy.isdecimal() and top.isdecimal() and name):
+            continue
+        if zone.name.count(":") > 1:
+            parent = read_text(folder / zone.name.rsplit(":", 1)[0] / "name").strip()
+            name = f"{parent}/{name}"
+        found[name] = (int(energy) / 1e6, int(top) / 1e6)
+    return found
+
+
+_PRESSURES = ("cpu", "memory", "io")
+
+
+class SystemReader:
+    """Reader of the kernel's counters for the machine; rates are between two calls of `rates`, so the first gives none.
+
+    Args:
+        root: folder that holds `proc` and `sys`.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        proc = root / "proc"
+        self._root, self._has_rapl = root, (root / "sys/class/powercap").is_dir()
+        self._stat, self._memory = KeptFile(proc / "stat"), KeptFile(proc / "meminfo", 256)
+        self._pressures = {name: KeptFile(proc / "pressure" / name) for name in _PRESSURES}
+        self._before: dict[str, float] = {}
+        self._then_ns = 0
+
+    def forget(self) -> None:
+        """Start rates anew at the next call."""
+        self._before, self._then_ns = {}, 0
+
+    def rates(self, now_ns: int) -> Iterator[Reading]:
+        """Yield CPU use, pressure and power since the last call; quantities that the machine lacks are left out."""
+        before, wall_s = self._before, max(now_ns - self._then_ns, 1) / 1e9
+        now = self._counters()
+        self._before, self._then_ns = now, now_ns
+        grown = {key: value - before[key] for key, value in now.items() if key in before}
+        times = {key[4:]: max(0.0, value) for key, value in grown.items() if key.startswith("cpu.")}
+        total = sum(times.values())
+        if total > 0:  # shorter than the kernel's tick otherwise
+            idle = times.get("idle", 0.0) + times.get("iowait", 0.0)
+            yield Reading("machine", "busy", 100 * (total - idle) / total, "%")
+            for name in ("steal", "iowait"):
+                yield Reading("machine", name, 100 * times.get(name, 0.0) / total, "%")
+        for key, value in grown.items():
+            kind, _, which = key.partition(".")
+            if kind == "pressure":
+                yield Reading("machine", f"pressure_{which}", 100 * value / wall_s, "%")
+            elif kind == "energy":
+                joules = value if value >= 0 else value + now[f"top.{which}"]  # the counter began again
+                yield Reading(which, "power", joules / wall_s, "W")
+
+    def memory(self) -> Iterator[Reading]:
+        """Yield memory available to programs, and memory in use."""
+        found = key_values(self._memory.text())
+        if "MemTotal" in found and "MemAvailable" in found:
+            used = found["MemTotal"] - found["MemAvailable"]
+            yield Reading("machine", "memory_used", used, "bytes")
+            yield Reading("machine", "memory_available", found["MemAvailable"], "bytes")
+
+    def _counters(self) -> dict[str, float]:
+        """Read the counters that only grow, in seconds or joules."""
+        counters = {f"cpu.{k}": v for k, v in cpu_times_s(self._stat.text()).items()}
+        for name, file in self._pressures.items():
+            stalled = pressure(file.text())
+            if "some" in stalled:
+                counters[f"pressure.{name}"] = stalled["some"] / 1e6
+        zones = rapl_j(self._root) if self._has_rapl else {}
+        for zone, (energy, top) in zones.items():
+            counters[f"energy.{zone}"], counters[f"top.{zone}"] = energy, top
+        return counters
+
 
 DEFINITIONS = {
     "busy": "CPU time that was not idle, of all CPUs of the machine (or the container's view), since the last sample",
@@ -51,7 +235,7 @@ class MachineReader:
     def read(self) -> Iterator[Reading]:
         """Yield the current readings; quantities that this machine lacks are left out."""
         now, process_s = now_ns(), sum(os.times()[:2])
-        waited = _procfs.sched_ns(_procfs.read_text(self._root / "proc/self/schedstat"))
+        waited = sched_ns(read_text(self._root / "proc/self/schedstat"))
         waited_s = waited[1] / 1e9 if waited else 0.0
         if self._then_ns:
             wall_s = max(now - self._then_ns, 1) / 1e9
@@ -64,12 +248,12 @@ class MachineReader:
 
     def _levels(self) -> Iterator[Reading]:
         proc = self._root / "proc/self"
-        resident = _procfs.resident_bytes(_procfs.read_text(proc / "statm"))
+        resident = resident_bytes(read_text(proc / "statm"))
         if resident is not None:
             yield Reading("process", "resident", resident, "bytes")
-        io = _procfs.key_values(_procfs.read_text(proc / "io"))
+        io = key_values(read_text(proc / "io"))
         for name, key in (("read", "read_bytes"), ("written", "write_bytes")):
             if key in io:
                 yield Reading("process", name, io[key], "bytes")
-        for cpu, hertz in _procfs.frequencies_hz(self._root, self._cpus).items():
+        for cpu, hertz in frequencies_hz(self._root, self._cpus).items():
             yield Reading(f"cpu{cpu}", "clock", hertz, "Hz")

@@ -7,54 +7,40 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-
-class Nested(NamedTuple):
-    """Place of an event: index of the event around it (-1: none), depth, and time that no inner event took."""
-
-    parent: int
-    depth: int
-    self_ns: int
+import numpy as np
 
 
-def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> list[Nested]:
-    """Nest the events of each thread, in the order given.
+class Nesting(NamedTuple):
+    """Places of events: index of the event around each (-1: none), its depth, and time that no inner event took."""
+
+    parents: list[int]
+    depths: list[int]
+    self_ns: list[int]
+
+
+def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> Nesting:
+    """Nest the events of each thread, in any order.
 
     An event is inside another of its thread that began no later and has not ended when it begins. Of events that
     begin together the longer is outside, then the earlier in order.
     """
-    order = sorted(range(len(threads)), key=lambda i: (threads[i], t0_ns[i], -t1_ns[i], i))
+    begins, ends = (np.asarray(each, np.int64) for each in (t0_ns, t1_ns))
+    order = np.lexsort((-ends, begins, np.asarray(threads, np.int64))).tolist()
     parents, depths = [-1] * len(order), [0] * len(order)
-    inner_ns = [0] * len(order)
-    open_events: list[int] = []
+    self_ns = [max(0, t1 - t0) for t0, t1 in zip(t0_ns, t1_ns, strict=True)]
+    opened: list[int] = []  # of one thread
+    thread = None
     for i in order:
-        while open_events and (threads[open_events[-1]] != threads[i] or t1_ns[open_events[-1]] <= t0_ns[i]):
-            open_events.pop()
-        if open_events:
-            parent = open_events[-1]
-            parents[i], depths[i] = parent, len(open_events)
-            inner_ns[parent] += min(t1_ns[i], t1_ns[parent]) - t0_ns[i]
-        open_events.append(i)
-    return [Nested(parents[i], depths[i], max(0, t1_ns[i] - t0_ns[i] - inner_ns[i])) for i in range(len(order))]
-
-
-def innermost(times_ns: Sequence[int], spans: Sequence[tuple[int, int, str]]) -> list[str | None]:
-    """Find the name of the innermost span (t0, t1, name) of the process around each of `times_ns`.
-
-    By time, not by thread: autograd and step runners work in other threads.
-    """
-    starts = sorted(range(len(spans)), key=lambda i: (spans[i][0], -spans[i][1]))
-    found: list[str | None] = [None] * len(times_ns)
-    open_spans: list[int] = []
-    upcoming = 0
-    for i in sorted(range(len(times_ns)), key=times_ns.__getitem__):
-        t = times_ns[i]
-        while upcoming < len(starts) and spans[starts[upcoming]][0] <= t:
-            open_spans.append(starts[upcoming])
-            upcoming += 1
-        open_spans = [j for j in open_spans if spans[j][1] > t]
-        if open_spans:
-            found[i] = spans[max(open_spans, key=lambda j: (spans[j][0], -spans[j][1]))][2]
-    return found
+        if threads[i] != thread:
+            opened, thread = [], threads[i]
+        while opened and t1_ns[opened[-1]] <= t0_ns[i]:
+            opened.pop()
+        if opened:
+            outer = opened[-1]
+            parents[i], depths[i] = outer, len(opened)
+            self_ns[outer] -= min(t1_ns[i], t1_ns[outer]) - t0_ns[i]
+        opened.append(i)
+    return Nesting(parents, depths, [max(0, each) for each in self_ns])
 
 
 class RecordedArguments:

@@ -1,27 +1,76 @@
 # SPDX-License-Identifier: MIT
-"""Timeline of torch's operators on CPUs, with the FLOPs and bytes of each."""
+"""Timeline of torch's operators on CPUs, with the FLOPs and bytes of each. It gives way to a torch profiler that the
+program starts: torch has one at a time, and the last to start gets it.
+"""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from ..._C import exit_without_destructors
+from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
+from ..activity import innermost
 from ..instrument import define
 from ._classes import class_of, inner_phase, phase_of, replayed_phases
-from ._foreign import ForeignRecorders
-from ._nesting import RecordedArguments, innermost, nest
+from ._nesting import RecordedArguments, nest
 
-if TYPE_CHECKING:
-    import pandas as pd
+_WHAT = (("profile", "__init__"), ("profile", "__enter__"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
+
+
+class ForeignRecorders:
+    """Watch that calls `give_way` just before the program starts torch.profiler or torch.autograd.profiler.
+
+    torch.profiler makes a `torch.autograd.profiler.profile` for each of its cycles, at its beginning.
+    """
+
+    def __init__(self, give_way: Callable[[], None]) -> None:
+        self._give_way = give_way
+        self._undo: ExitStack | None = None
+
+    def watch(self) -> None:
+        """Begin, after this package's recorder has started."""
+        from torch.autograd import profiler
+
+        with ExitStack() as undo:
+            for kind, method in _WHAT:
+                undo.enter_context(self._watched(getattr(profiler, kind), method))
+            self._undo = undo.pop_all()
+
+    def leave(self) -> None:
+        """End. Idempotent."""
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo.close()
+
+    @contextmanager
+    def _watched(self, owner: Any, method: str) -> Iterator[None]:
+        before = getattr(owner, method)
+
+        @functools.wraps(before)
+        def started(*args: Any, **kwargs: Any) -> Any:
+            self._give_way()
+            return before(*args, **kwargs)
+
+        setattr(owner, method, started)
+        try:
+            yield
+        finally:
+            if getattr(owner, method) is started:
+                setattr(owner, method, before)
+
 
 _COLUMNS = {
     "name": "operator, with its namespace, or what torch calls a step of its own",
@@ -150,10 +199,10 @@ class OpsInstrument:
         t0 = [event.start_ns() - self._offset_ns for event in events]
         t1 = [begin + event.duration_ns() for begin, event in zip(t0, events, strict=True)]
         nested = nest(threads, t0, t1)
-        phases = self._phases(events, t0, [each.parent for each in nested])
+        phases = self._phases(events, t0, nested.parents)
         steps = _steps_of(t0, self._ends)
         works = [_work_of(event) for event in events]
-        covered = _covered([each.parent for each in nested], [bytes_ is not None for _, bytes_ in works], t0)
+        covered = _covered(nested.parents, [bytes_ is not None for _, bytes_ in works], t0)
         rows = []
         for i, event in enumerate(events):
             name = event.name()
@@ -163,8 +212,8 @@ class OpsInstrument:
             counted = moved is not None and not covered[i]
             rows.append(
                 (
-                    name, kind, phases[i], steps[i], threads[i], nested[i].depth, t0[i], t1[i],
-                    nested[i].self_ns, _shapes_text(arguments), _dtype_of(arguments), done if counted else 0,
+                    name, kind, phases[i], steps[i], threads[i], nested.depths[i], t0[i], t1[i],
+                    nested.self_ns[i], _shapes_text(arguments), _dtype_of(arguments), done if counted else 0,
                     float("nan") if moved is None else float(moved), counted,
                 )
             )  # fmt: skip
@@ -182,12 +231,14 @@ class OpsInstrument:
             filled = replayed_phases([events[i].name() for i in lane], [own[i] for i in lane])
             for i, phase in zip(lane, filled, strict=True):
                 own[i] = phase
-        named = innermost(t0, list(self._spans())) if self._spans is not None else [None] * len(t0)
+        named = [None] * len(t0)
+        if self._spans is not None:  # by time, not by thread: autograd and step runners work in other threads
+            spans = pd.DataFrame([*self._spans()], columns=["t0_ns", "t1_ns", "name"])
+            names = [*spans["name"], None]
+            named = [names[row] for row in innermost(spans, np.array(t0, np.int64))]
         return [span or phase or "forward" for span, phase in zip(named, own, strict=True)]
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        import pandas as pd
-
         table = pd.DataFrame(self._rows, columns=list(_COLUMNS))
         for column in ("name", "class", "phase", "shapes", "dtype"):
             table[column] = table[column].astype("category")

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Memory of training by use: weights, gradients, optimizer state, feature maps, and the rest."""
 
-from ._by_class import MemoryInstrument
-from ._classes import CLASSES, FeatureMaps, stored_bytes
-from ._process import begin_peak, level
-from ._profiler import Profiler
+from ._by_class import CLASSES, FeatureMaps, MemoryInstrument, begin_peak, level, stored_bytes
 
-__all__ = ["CLASSES", "FeatureMaps", "MemoryInstrument", "Profiler", "begin_peak", "level", "stored_bytes"]
+__all__ = ["CLASSES", "FeatureMaps", "MemoryInstrument", "begin_peak", "level", "stored_bytes"]

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Quantities of a GPU: name, unit, definition, and NVML call."""
+"""Quantities of a GPU: name, unit, definition, and NVML call.
+
+Those of GPM, Hopper's performance monitor, are the activity of SMs and their pipes between two samples.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 _MHZ = 1_000_000
@@ -44,18 +50,12 @@ def _memory(nvml: Any, handle: Any) -> Iterator[Value]:
 
 def _power(nvml: Any, handle: Any) -> Iterator[Value]:
     """Read instantaneous power; from Ampere on nvmlDeviceGetPowerUsage is a mean over a second."""
-    (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
-    if field.nvmlReturn == nvml.NVML_SUCCESS:
-        yield Value("power", field.value.uiVal / 1e3, "W")
-    else:
-        yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
-
-
-def _power_fallback(nvml: Any, handle: Any) -> Iterator[Value]:
-    try:
-        yield from _power(nvml, handle)
-    except nvml.NVMLError_FunctionNotFound:
-        yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
+    with suppress(nvml.NVMLError_FunctionNotFound):  # a driver without fields
+        (field,) = nvml.nvmlDeviceGetFieldValues(handle, [_POWER_INSTANT])
+        if field.nvmlReturn == nvml.NVML_SUCCESS:
+            yield Value("power", field.value.uiVal / 1e3, "W")
+            return
+    yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
 
 
 def _power_limit(nvml: Any, handle: Any) -> Iterator[Value]:
@@ -98,7 +98,7 @@ def _processes(nvml: Any, handle: Any) -> Iterator[Value]:
 QUANTITIES = (
     Quantity("nvmlDeviceGetUtilizationRates", _utilization),
     Quantity("nvmlDeviceGetMemoryInfo", _memory),
-    Quantity("nvmlDeviceGetPowerUsage", _power_fallback),
+    Quantity("nvmlDeviceGetPowerUsage", _power),
     Quantity("nvmlDeviceGetEnforcedPowerLimit", _power_limit),
     Quantity("nvmlDeviceGetTotalEnergyConsumption", _energy),
     Quantity("nvmlDeviceGetClockInfo(SM)", _clock("sm", "NVML_CLOCK_SM")),
@@ -140,3 +140,90 @@ def energy_j(t_ns: list[int], power_w: list[float]) -> list[float]:
             total += (t_ns[i] - t_ns[i - 1]) / 1e9 * (power_w[i] + power_w[i - 1]) / 2
         energies.append(total)
     return energies
+
+
+_MIB = 1 << 20
+
+# Metric id (nvml.h, nvmlGpmMetricId_t): name, factor to the unit, unit, definition.
+_METRICS = {
+    1: ("gpm_graphics", 1, "%", "time in which any compute or graphics work was active"),
+    2: ("gpm_sm", 1, "%", "SMs that had work, mean over time and SMs"),
+    3: ("gpm_occupancy", 1, "%", "warps resident of those possible, mean over time and SMs"),
+    4: ("gpm_integer", 1, "%", "time in which the SMs' integer pipes were active"),
+    5: ("gpm_tensor", 1, "%", "time in which the SMs' tensor cores were active, all types"),
+    6: ("gpm_tensor_fp64", 1, "%", "time in which the tensor cores worked in double precision"),
+    7: ("gpm_tensor_half", 1, "%", "time in which the tensor cores worked in fp16, bf16, tf32 or fp8"),
+    9: ("gpm_tensor_int", 1, "%", "time in which the tensor cores worked in integers"),
+    10: ("gpm_dram", 1, "%", "bandwidth of device memory that was used, of the theoretical peak"),
+    11: ("gpm_fp64", 1, "%", "time in which the SMs' fp64 pipes were active, without tensor cores"),
+    12: ("gpm_fp32", 1, "%", "time in which the SMs' fp32 pipes were active, without tensor cores"),
+    13: ("gpm_fp16", 1, "%", "time in which the SMs' fp16 pipes were active, without tensor cores"),
+    20: ("gpm_pcie_tx", _MIB, "bytes/s", "PCIe traffic from the GPU"),
+    21: ("gpm_pcie_rx", _MIB, "bytes/s", "PCIe traffic to the GPU"),
+    60: ("gpm_nvlink_rx", _MIB, "bytes/s", "NVLink traffic to the GPU, all links"),
+    61: ("gpm_nvlink_tx", _MIB, "bytes/s", "NVLink traffic from the GPU, all links"),
+}
+GPM_DEFINITIONS = {name: f"{text}; between this sample and the one before" for name, _, _, text in _METRICS.values()}
+
+
+class Gpm:
+    """Pairs of samples of one GPU, or of one MIG instance of it.
+
+    Args:
+        nvml: the module pynvml.
+        handle: the GPU.
+        instance: number of the MIG GPU instance; None for the whole GPU.
+
+    Raises:
+        pynvml.NVMLError: GPM is refused.
+    """
+
+    def __init__(self, nvml: Any, handle: Any, instance: int | None = None) -> None:
+        self._nvml, self._handle, self._instance = nvml, handle, instance
+        self._samples: list[Any] = []
+        self.refused: dict[str, int] = {}  # name of a metric: NVML's status
+        try:
+            for _ in range(2):
+                self._samples.append(nvml.nvmlGpmSampleAlloc())
+            self._take(self._samples[0])
+        except nvml.NVMLError:
+            self.close()
+            raise
+
+    @staticmethod
+    def supported(nvml: Any, handle: Any) -> bool:
+        """Return True if the GPU has GPM: Hopper and newer."""
+        return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
+
+    def read(self) -> Iterator[Value]:
+        """Yield metrics of the time since the previous call."""
+        nvml = self._nvml
+        before, after = self._samples
+        self._take(after)
+        query = nvml.c_nvmlGpmMetricsGet_t()
+        query.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        query.sample1, query.sample2 = before, after
+        query.numMetrics = len(_METRICS)
+        for i, number in enumerate(_METRICS):
+            query.metrics[i].metricId = number
+        nvml.nvmlGpmMetricsGet(query)
+        self._samples = [after, before]
+        for i, (name, factor, unit, _) in enumerate(_METRICS.values()):
+            metric = query.metrics[i]
+            if metric.nvmlReturn == nvml.NVML_SUCCESS and not math.isfinite(metric.value):
+                continue  # the driver's first answers on an H100: a rate that nothing is known of yet
+            if metric.nvmlReturn == nvml.NVML_SUCCESS:
+                yield Value(name, metric.value * factor, unit)
+            else:
+                self.refused[name] = metric.nvmlReturn
+
+    def _take(self, sample: Any) -> None:
+        if self._instance is None:
+            self._nvml.nvmlGpmSampleGet(self._handle, sample)
+        else:
+            self._nvml.nvmlGpmMigSampleGet(self._handle, ctypes.c_uint(self._instance), sample)
+
+    def close(self) -> None:
+        """Free the samples. Idempotent."""
+        while self._samples:
+            self._nvml.nvmlGpmSampleFree(self._samples.pop())

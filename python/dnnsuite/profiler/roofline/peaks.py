@@ -1,25 +1,175 @@
 # SPDX-License-Identifier: MIT
-"""Peaks of this machine, measured once: matrix products in fp32 and bf16, and STREAM's triad in every cache."""
+"""Peaks of this machine, measured once: matrix products in fp32 and bf16, and STREAM's triad in every cache.
+
+The caches are those that the kernel describes. Contention for the CPUs meanwhile is measured by timing fixed arithmetic
+on all of them at once.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import host
-from ..._C import stream_triad
+from ..._C import parse_cpu_list, spin, stream_triad
 from ..._files import cache_folder, read_json, write_json
 from ..._torch_threads import torch_threads
 from ...errors import Error, InvalidArgument
 from ...timing import now_ns
-from ._caches import CacheLevel, levels
-from ._contention import Contention, probe_contention
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_MEMORY_TIMES = 4  # STREAM's rule: arrays of four times the last cache
+_LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 64 << 20, 1 << 30
+
+
+class CacheLevel(NamedTuple):
+    """Level of memory: its size for `threads` threads, and the size of arrays that measure it."""
+
+    name: str
+    capacity_bytes: int  # of all threads together; the largest int for memory
+    test_bytes_per_thread: int
+
+
+def levels(cpus: list[int], root: Path = Path("/"), memory_bytes: int | None = None) -> list[CacheLevel]:
+    """List L1, L2, ... and memory, for one thread on each of `cpus`.
+
+    Args:
+        cpus: CPUs of the threads.
+        root: folder of `proc` and `sys`, for tests.
+        memory_bytes: most memory for the largest arrays; by default a quarter of the available memory.
+
+    A cache is measured with arrays of half its size. One that is no more than twice the size of the level before is
+    left out: half of it would be in that one.
+    """
+    found: list[CacheLevel] = []
+    largest = 0
+    for number, size, sharing in _data_caches(cpus[0], root):
+        mine = [cpu for cpu in cpus if cpu in sharing] or cpus[:1]
+        per_thread = size // len(mine)
+        largest = size
+        if found and per_thread <= 2 * 2 * found[-1].test_bytes_per_thread:
+            continue
+        groups = -(-len(cpus) // len(mine))
+        found.append(CacheLevel(f"L{number}", size * groups, per_thread // 2))
+    room = memory_bytes if memory_bytes is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
+    wanted = min(max(_MEMORY_TIMES * largest, _LEAST_MEMORY_BYTES), _MOST_MEMORY_BYTES, room)
+    return [*found, CacheLevel("memory", (1 << 63) - 1, max(wanted // len(cpus), 1 << 20))]
+
+
+def _data_caches(cpu: int, root: Path) -> list[tuple[int, int, list[int]]]:
+    """List (level, bytes, CPUs that share it) of each data or unified cache, smallest first."""
+    folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache"
+    caches = []
+    for index in sorted(folder.glob("index*")):
+        try:
+            kind, level, size, sharing = (
+                (index / name).read_text().strip() for name in ("type", "level", "size", "shared_cpu_list")
+            )
+            number = re.fullmatch(r"(\d+)([KMG]?)", size)
+            if kind != "Instruction" and number and level.isdigit():
+                caches.append((int(level), int(number[1]) * _UNITS[number[2]], parse_cpu_list(sharing)))
+        except (OSError, InvalidArgument):
+            continue
+    return sorted(caches)
+
+
+_ITERATIONS = 2_000_000  # some milliseconds
+_ROUNDS = 3
+_BUSY = 1.10  # slower than alone by more: a measurement says as much about the neighbours
+
+
+@dataclass(frozen=True)
+class Contention:
+    """Slowdown of arithmetic now over arithmetic alone.
+
+    `slowdown` is wall time over the least CPU time ever measured here for the same work and threads: 1 without
+    contention. `waiting_pct` is the part of the wall time in which the threads were runnable and had no CPU.
+    """
+
+    slowdown: float
+    waiting_pct: float
+    threads: int
+
+    @property
+    def busy(self) -> bool:
+        """True if something else used the CPUs."""
+        return self.slowdown > _BUSY
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "busy": self.busy}
+
+    def __str__(self) -> str:
+        if not self.busy:
+            return f"alone (arithmetic takes {self.slowdown:.2f} times as long as its best)"
+        return (
+            f"contention: arithmetic takes {self.slowdown:.2f} times as long as alone, "
+            f"{self.waiting_pct:.0f} % of it waiting for a CPU"
+        )
+
+
+def probe_contention(threads: int, key: str) -> Contention:
+    """Time the arithmetic on `threads` threads at once; the least is kept in the cache.
+
+    Args:
+        threads: number of threads, that of the work to measure.
+        key: the machine, as in `Peaks`: values of another one do not apply.
+
+    Raises:
+        InvalidArgument: `threads` is below 1.
+    """
+    if threads < 1:
+        raise InvalidArgument(f"threads must be 1 or more, got {threads}")
+    walls, cpus = zip(*(_round(threads) for _ in range(_ROUNDS)), strict=True)
+    best_ns = _least_seen(f"{key}-{threads}", min(min(cpu) for cpu in cpus))
+    wall_ns = sorted(max(wall) for wall in walls)[_ROUNDS // 2]
+    total_wall = sum(map(sum, walls))
+    waiting = 100 * max(0.0, 1 - sum(map(sum, cpus)) / total_wall)
+    return Contention(wall_ns / best_ns, waiting, threads)
+
+
+def _round(threads: int) -> tuple[list[int], list[int]]:
+    """Time (wall ns, CPU ns) of each thread."""
+    found: list[tuple[int, int]] = []
+    gate = threading.Barrier(threads)
+
+    def work() -> None:
+        gate.wait()
+        found.append(spin(_ITERATIONS))
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return [wall for wall, _ in found], [cpu for _, cpu in found]
+
+
+def _least_seen(key: str, now_ns: int) -> int:
+    """Return the smaller of this value and the cached one; an unusable cache counts as none."""
+    path = cache_folder() / "spin.json"
+    try:
+        found = read_json(path)
+    except Error:
+        found = {}
+    known = found if isinstance(found, dict) else {}
+    before = known.get(key)
+    least = min(before, now_ns) if isinstance(before, int) and before > 0 else now_ns
+    if least != before:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, {**known, key: least})
+        except (Error, OSError):
+            return least
+    return least
+
 
 _VERSION = 1  # of the file: older ones are measured again
 SIZES = (512, 1024, 2048)
@@ -62,16 +212,8 @@ class Peaks:
         if not all(value > 0 for roof in roofs.values() for value in roof.values()):
             raise ValueError("a roof is not positive")
         capacities = {key: int(value) for key, value in values["capacity_bytes"].items()}
-        return cls(
-            dict(values["machine"]),
-            int(values["threads"]),
-            roofs["flops_per_s"],
-            roofs["bytes_per_s"],
-            capacities,
-            contention,
-            str(values["measured_at"]),
-            True,
-        )
+        given = {**values, **roofs, "threads": int(values["threads"]), "capacity_bytes": capacities}
+        return cls(**given | {"contention": contention, "from_cache": True})
 
 
 def machine_key(threads: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...errors import InvalidArgument
 from ..space import Config, Space, draw, grid
@@ -108,6 +109,12 @@ class Algorithm(abc.ABC):
 
     def __repr__(self) -> str:
         return self.describe()
+
+    @property
+    def code(self) -> dict[str, Any]:
+        """The class of a search that is not dnnsuite's, whose code decides what is tried."""
+        own = type(self)
+        return {} if own.__module__.startswith(__name__.partition(".")[0] + ".") else {"search": own}
 
     def describe(self) -> str:
         """Return one line that distinguishes this search from others."""

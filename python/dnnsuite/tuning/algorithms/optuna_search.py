@@ -53,6 +53,11 @@ class OptunaSearch(Algorithm):
         self._study, self.trials, self.parallel = study, trials, parallel
         self._optuna = optuna
 
+    def describe(self) -> str:
+        """Return one line that distinguishes this search from others."""
+        kinds = [f"{name}={type(getattr(self._study, name)).__name__}" for name in ("sampler", "pruner")]
+        return f"{super().describe()[:-1]}, {', '.join(kinds)})"
+
     def begin(self, setting: Setting) -> None:
         if setting.configs:
             raise InvalidArgument("OptunaSearch draws from a space: give ranges, not a list of configurations")

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Learning without labels, DINO (Caron et al., 2021): a student says of small crops what a teacher says of large ones.
+
+The teacher is the average of the student's weights; its answers are spread over all prototypes by the Sinkhorn-Knopp
+iteration, as DINOv2 does, so that it needs no centre. A crop is a part of a picture of its own contrast, in noise. The
+measure is the accuracy of the ten nearest neighbours among labelled crops, by features of the teacher: chance, where
+it gives all crops one answer.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from ...data.batches import ArrayBatches, WholeBatch
+from .._job import JobConfig
+from ..declared_job import declare, widened
+from ..workload import Made, Metric, Preset, Rate, Values, Workload
+from .vision import Encoder, encoder_flops, pictures
+
+_NOISE = 0.3
+_LARGE, _SMALL, _JUDGED = (0.4, 1.0), (0.2, 0.4), (0.7, 1.0)  # parts of a picture's area
+_TEACHER, _STUDENT = 0.02, 0.1  # temperatures
+_NEIGHBOURS, _NEAR = 10, 0.07  # that vote, with a weight by the similarity over this
+_KNOWN = 1024  # labelled crops, and half as many that are judged
+
+
+class Student(nn.Module):
+    """Pictures `[N, C, S, S]` → features `[N, width]`, and the similarity of each to the prototypes `[N, K]`."""
+
+    def __init__(self, options: Values) -> None:
+        super().__init__()
+        width, hidden, neck = options["width"], options["hidden"], options["bottleneck"]
+        self.encoder = Encoder(options)
+        layers = [nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
+        for _ in range(options["deep"]):
+            layers += [nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
+        self.head = nn.Sequential(*layers, nn.Linear(hidden, neck), nn.BatchNorm1d(neck, affine=False))
+        self.prototypes = nn.Parameter(torch.randn(options["prototypes"], neck) * neck**-0.5)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        return self.encoder.norm(self.encoder.every(x)).mean(1)
+
+    def similar(self, features: torch.Tensor) -> torch.Tensor:
+        return F.linear(F.normalize(self.head(features), dim=-1), F.normalize(self.prototypes, dim=-1))
+
+
+class Dino(nn.Module):
+    """Crops → the student's similarities to the prototypes and the teacher's, in training; else the teacher's features
+    of crops and its similarities."""
+
+    def __init__(self, options: Values) -> None:
+        super().__init__()
+        self.student, self.momentum = Student(options), options["momentum"]
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+
+    def forward(self, large: torch.Tensor, small: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        if small is None:
+            features = self.teacher.features(large)
+            return features, self.teacher.similar(features)
+        with torch.no_grad():
+            said = self.teacher.similar(self.teacher.features(large))
+        features = [self.student.features(x) for x in (large, small)]
+        return self.student.similar(torch.cat(features)), said
+
+
+def follow(model: Any) -> None:
+    """Move the teacher towards the student."""
+    for average, live in zip(model.teacher.parameters(), model.student.parameters(), strict=True):
+        average.lerp_(live, 1 - model.momentum)
+
+
+def spread(similar: torch.Tensor) -> torch.Tensor:
+    """Answers `[N, K]` of which each prototype has as many: three rounds of Sinkhorn and Knopp."""
+    found = ((similar - similar.max()) / _TEACHER).exp()
+    for _ in range(3):
+        found = found / found.sum(0, keepdim=True)
+        found = found / found.sum(1, keepdim=True)
+    return found
+
+
+def loss(model: Any, large: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of each crop with the teacher's answer to each other large crop of the same picture."""
+    views, crops = large.shape[1], large.shape[1] + small.shape[1]
+    student, said = (
+        widened(x) for x in model(large.transpose(0, 1).flatten(0, 1), small.transpose(0, 1).flatten(0, 1))
+    )
+    answers = spread(said).chunk(views)
+    logs = (student / _STUDENT).log_softmax(-1).chunk(crops)
+    terms = [-(answer * log).sum(-1).mean() for i, answer in enumerate(answers) for j, log in enumerate(logs) if i != j]
+    return torch.stack(terms).mean()
+
+
+def neighbours(
+    model: Any, known: torch.Tensor, classes: torch.Tensor, x: torch.Tensor, kind: torch.Tensor
+) -> torch.Tensor:
+    """Share of crops whose class most of their neighbours have."""
+    (near, _), (far, _) = model(known), model(x)
+    similar, place = (F.normalize(widened(far), dim=-1) @ F.normalize(widened(near), dim=-1).t()).topk(_NEIGHBOURS)
+    votes = (F.one_hot(classes, 10)[place] * (similar / _NEAR).exp()[..., None]).sum(1)
+    return (votes.argmax(-1) == kind).to(votes.dtype).mean()
+
+
+def crops(x: torch.Tensor, part: tuple[float, float], size: int, generator: torch.Generator) -> torch.Tensor:
+    """Squares of a random part of the area of pictures `[N, C, S, S]`, of a random contrast and in noise."""
+    count, channels = x.shape[:2]
+    side = (part[0] + (part[1] - part[0]) * torch.rand(count, generator=generator)).sqrt()
+    middle = (1 - side)[:, None] * (2 * torch.rand(count, 2, generator=generator) - 1)
+    place = torch.zeros(count, 2, 3)
+    place[:, 0, 0] = place[:, 1, 1] = side
+    place[:, :, 2] = middle
+    grid = F.affine_grid(place, [count, channels, size, size], align_corners=False)
+    found = F.grid_sample((x + 1) / 2, grid, align_corners=False)
+    contrast = 0.5 + torch.rand(count, 1, 1, 1, generator=generator)
+    return contrast * found + _NOISE * torch.randn(found.shape, generator=generator)
+
+
+def views(config: JobConfig, options: Values) -> ArrayBatches:
+    """Two large crops `[N, 2, C, S, S]` of each picture, and small ones `[N, L, C, s, s]`."""
+
+    def prepare(generator: torch.Generator, x: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        large = [crops(x, _LARGE, options["size"], generator) for _ in range(2)]
+        small = [crops(x, _SMALL, options["local"], generator) for _ in range(options["locals"])]
+        return torch.stack(large, 1), torch.stack(small, 1)
+
+    return pictures(config, options, prepare=prepare)
+
+
+def labelled(config: JobConfig, options: Values) -> WholeBatch:
+    """Crops of pictures to train on with their classes, and crops of held-out pictures with theirs."""
+    generator, parts = torch.Generator().manual_seed(1983), []
+    for train, count in ((True, _KNOWN), (False, _KNOWN // 2)):
+        own = JobConfig(batch_size=count, data=config.data, dataroot=config.dataroot, data_seed=config.data_seed)
+        batches = pictures(own, options, train)
+        x, kind = batches.batch(0)
+        parts += [crops(x, _JUDGED, options["size"], generator), kind]
+    return WholeBatch(tuple(parts), batches.record)
+
+
+def flops(options: Values) -> float:
+    """Forward and backward of the student, forward of the teacher, and of both heads."""
+    hidden, neck = options["hidden"], options["bottleneck"]
+    head = hidden * (options["width"] + options["deep"] * hidden + neck) + neck * options["prototypes"]
+    small = {**options, "size": options["local"]}
+    seen = 2 * encoder_flops(options) * 4 / 3 + options["locals"] * encoder_flops(small)
+    return seen + head * (6.0 * (2 + options["locals"]) + 2 * 2)
+
+
+_PAPER = {
+    "layers": 12, "width": 384, "heads": 6, "patch": 14, "size": 224, "local": 98, "locals": 8, "channels": 3,
+    "hidden": 2048, "deep": 1, "bottleneck": 256, "prototypes": 65_536, "momentum": 0.996,
+}  # fmt: skip
+declare(
+    Workload(
+        name="dino",
+        description="a vision transformer learns features of pictures without labels",
+        unit="images",
+        options={
+            "layers": 1, "width": 64, "heads": 4, "patch": 8, "size": 32, "local": 16, "locals": 2, "channels": 1,
+            "hidden": 128, "deep": 0, "bottleneck": 64, "prototypes": 64, "momentum": 0.95,
+        },
+        model=lambda options, hyper: Dino(options),
+        data=views,
+        loss=loss,
+        held_out=labelled,
+        metric=Metric("neighbours' accuracy", neighbours, "more", {"quick": 0.45, "default": 0.5}, batches=1),
+        optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.04}),
+        hyper={"lr": 4e-3},
+        rate=Rate(warmup=0.1, constant=0.1, shape="cosine"),
+        clip_norm=3.0,
+        after_step=follow,
+        flops_per_item=flops,
+        presets={
+            "quick": Preset(3, 110, batch_size=64, plan=(1, 4), budget_s=15.0),
+            "default": Preset(3, 500, batch_size=64, plan=(1, 2, 4), budget_s=50.0),
+            "paper": Preset(3, 100, batch_size=64, repeats=3, max_num_Bs=2, options=_PAPER),
+        },
+    )
+)  # fmt: skip
