@@ -362,13 +362,20 @@ class StepRunner(NotCopied):
         if eager and not self._eager:
             self._eager, anew = self.mode, True
         if anew or self._deal.scouted or (self._deal.ahead and not searches):
-            self.synchronize()
+            self._take_back()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
                 take_from_models(self._array)
             rest = before if anew and searches and self._can_capture and width < before else 0
             deal = self._dealt_out(self._array, self._optimizers, width, loop, rest, itself, not self._eager)
             self._python.deal(deal.shards, deal.captures)
             self._run(deal, width)
+
+    def _take_back(self) -> None:
+        """Give the array and its optimizers all that the steps have left in shards, which are divided anew."""
+        self.synchronize()
+        if not self._deal.itself:
+            first, *others = self._deal.shards
+            first.give_back(others)
 
     def _submit(self, step: SubmittedStep) -> None:
         """Begin a step, or run it: in the caller's thread, or alone there if it may need Python, which sees what the
@@ -383,6 +390,8 @@ class StepRunner(NotCopied):
             deal.run_alone(True)
             dispatch.run_alone(step, spread=not deal.captures)
             deal.note_done(step.layout)
+            if self._later and deal.took_python():  # the user may read or set it before anything waits for the step
+                self._python.carry_back()
             return
         deal.run_alone(not dispatch.later)
         live = dispatch.later and deal.reads_live(step.asked[1])
@@ -449,7 +458,10 @@ class StepRunner(NotCopied):
     def _set_up_anew(self, by_models: bool) -> None:
         """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:
         record none."""
-        self.synchronize()
+        if by_models:
+            self._take_back()
+        else:
+            self.synchronize()
         self._known.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
         if self._set_ups < _RESTLESS or self._stale:

@@ -107,6 +107,11 @@ class Shard:
             yield part, of_groups[begin : begin + len(part)]
             begin += len(part)
 
+    def give_back(self, others: Sequence[Shard]) -> None:
+        """Give the optimizers the state that updates have made in this shard and in the `others` after it."""
+        for number, part in enumerate(self._parts):
+            part.give_back([other._parts[number] for other in others])
+
     def notes(self) -> list[Any]:
         """List what the models' code has told about itself while it ran."""
         return notes(self.array)
