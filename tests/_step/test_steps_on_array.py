@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Steps that run Python compute with the array itself: what each model has of its own is the array's at any time."""
 
+import copy
+
 import pytest
 import torch
 
+import dnnsuite
+from dnnsuite._fuse import run_in_a_loop
+from helpers import make_models
 from trained_models import check_trained
 
 
@@ -19,21 +24,26 @@ def best(block, y):
     return y * (1 + 0.1 * block.worse)
 
 
-class Block(torch.nn.Module):
-    def __init__(self, act):
+class Averaged(torch.nn.Module):
+    def __init__(self):
         super().__init__()
-        self.inner, self.act, self.average = torch.nn.Linear(4, 4), act, 0.0
+        self.inner, self.average = torch.nn.Linear(4, 4), 0.0
 
     def forward(self, x):
-        return self.act(self, self.inner(x))
+        return average(self, self.inner(x))
+
+
+class Best(Averaged):
+    def forward(self, x):
+        return best(self, self.inner(x))
 
 
 class Blocks(torch.nn.Module):
     """Two blocks whose models run one by one, in a whole that could run all models at once."""
 
-    def __init__(self, act):
+    def __init__(self, kind):
         super().__init__()
-        self.blocks, self.norm = torch.nn.ModuleList([Block(act), Block(act)]), torch.nn.LayerNorm(4)
+        self.blocks, self.norm = torch.nn.ModuleList([kind(), kind()]), torch.nn.LayerNorm(4)
 
     def forward(self, x):
         for block in self.blocks:
@@ -47,9 +57,23 @@ def seen(model):
 
 @pytest.mark.parametrize("steps", [5, 9])  # eager ones, a loop over whole models or over those of blocks
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("act", [average, best])
-def test_what_each_model_has_is_there_after_eager_steps_in_which_nobody_looked(act, threads, steps):
-    check_trained(lambda: Blocks(act), B=3, seen=seen, steps=steps, threads=threads)
+@pytest.mark.parametrize("kind", [Averaged, Best])
+def test_what_each_model_has_is_there_after_eager_steps_in_which_nobody_looked(kind, threads, steps):
+    check_trained(lambda: Blocks(kind), B=3, seen=seen, steps=steps, threads=threads)
+
+
+@pytest.mark.parametrize("kind", [Averaged, Best])
+def test_what_each_model_has_follows_it_from_loops_over_parts_to_those_over_the_whole_and_back(kind):
+    separate = make_models(lambda: Blocks(kind), 3, torch.float64)
+    array = dnnsuite.fuse(make_models(lambda: Blocks(kind), 3, torch.float64))
+    steps = iter(torch.randn(12, 3, 6, 4, dtype=torch.float64))
+    for loop in (False, True, True, False, True, False):
+        run_in_a_loop(array, loop)
+        for x in (next(steps), next(steps)):
+            expected = torch.stack([model(one) for model, one in zip(separate, x, strict=True)])
+            torch.testing.assert_close(array(x), expected)
+        assert [seen(array[i]) for i in range(3)] == [seen(model) for model in separate]
+        copy.deepcopy(array)  # gives the models what their code has left in them
 
 
 class Late(torch.nn.Module):

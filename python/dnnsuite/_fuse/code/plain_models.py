@@ -66,7 +66,9 @@ class PlainModels:
         known = {id(part.module): part for *_, plain in self._adopted for part in plain._parts}
         pairs = [(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
         self._parts = [
-            one if (one := known.get(id(part))) is not None and all(map(is_, one.owners, owners)) else Part(part, owners)
+            one
+            if (one := known.get(id(part))) is not None and all(map(is_, one.owners, owners))
+            else Part(part, owners)
             for part, owners in pairs
         ]
         self._streams: list[tuple[Any, list[Any], list[Any]]] = []
