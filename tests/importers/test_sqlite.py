@@ -28,5 +28,5 @@ def test_what_is_no_database(tmp_path):
     (tmp_path / "x").write_bytes(b"SQLite format 3\0" + bytes(50))
     with pytest.raises(BadFile):
         tables_in(tmp_path / "x")
-    with pytest.raises(BadFile, match="(?i)no such file"):
+    with pytest.raises(BadFile, match=r"(?i)no such file"):
         tables_in(tmp_path / "gone")

@@ -72,7 +72,8 @@ def _made_by_torch(
 
 def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
     """Return True if a layer's constructor arguments describe it in full: no attribute was set since."""
-    if rule.arguments_of.__func__ is ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
+    by_default = rule.arguments_of.__func__ is ArrayModule.arguments_of.__func__  # type: ignore[attr-defined]
+    if by_default and rule.arguments is None:
         inner = (part for part in layer.modules() if part is not layer and type(part) in RULES)
         return all(as_torch_made_it([part]) and says_all(RULES[type(part)], part) for part in inner)
     arguments = tuple(rule.arguments_of(layer).items())

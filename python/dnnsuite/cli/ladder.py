@@ -46,14 +46,17 @@ def ladder(
     """
     from .. import training
     from ..training.configurations import is_job, overrides
-    from ..training.ladder import RUNGS, climb, of_configuration, of_job, save_ladder, table
 
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
-    if job := file is not None and is_job(file):
-        made_by = of_job(file, preset or "default", overrides(keys), data or "auto", dataroot)
+    job = file if file is not None and is_job(file) else None
+    settings = None if job else settings_of(with_data(arguments, data), config, preset)
+
+    from ..training.ladder import RUNGS, climb, of_configuration, of_job, save_ladder, table  # imports torch
+
+    if settings is None:
+        made_by = of_job(str(job), preset or "default", overrides(keys), data or "auto", dataroot)
     else:
-        settings = settings_of(with_data(arguments, data), config, preset)
         made_by = of_configuration(settings, training.find_data(settings, dataroot))
     names = [each.strip() for each in rungs.split(",")] if rungs else list(RUNGS)
     if out is not None:

@@ -17,7 +17,7 @@ class _Pad(Stateless):
     mode: ClassVar[str]
     padding: tuple[int, ...]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         check_models(x, self.B, type(self).__name__)
         return functional.pad(x, self.padding, self.mode, getattr(self, "value", None))
 

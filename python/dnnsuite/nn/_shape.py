@@ -19,7 +19,7 @@ class Flatten(Stateless):
     start_dim: int
     end_dim: int
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         check_models(x, self.B, "Flatten")
         start, end = (shifted(dim, x, "Flatten") for dim in (self.start_dim, self.end_dim))
         return x.flatten(start, end)
@@ -31,7 +31,7 @@ class Unflatten(Stateless):
     dim: int
     unflattened_size: tuple[int, ...]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         check_models(x, self.B, "Unflatten")
         return x.unflatten(shifted(self.dim, x, "Unflatten"), self.unflattened_size)
 
@@ -64,7 +64,7 @@ class _Upsampling2d(Stateless):
     function = "interpolate"
     keywords: ClassVar[dict[str, Any]]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         check_models(x, self.B, type(self).__name__)
         return functional.interpolate(x, **self.arguments_of(self), **self.keywords)
 

@@ -242,7 +242,7 @@ def experiment_of_job(
             raise InvalidArgument(f"job {name} makes its batches with the model, which several processes do not share")
     options |= batches.sizes
     valid = _validation(workload, config, options, batches)
-    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))
+    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))  # type: ignore[union-attr]
     last = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
     after = workload.after_step
     return JobExperiment(
@@ -266,7 +266,7 @@ def optimised_job(made: JobExperiment, channels_last: bool, extra: bool, compile
     """Return the experiment of a job with these optimisations; `extra` are those of a configuration."""
     return replace(
         made, channels_last=channels_last, compile=compiled, set_to_none=extra, cudnn_benchmark=extra,
-        optimizer=partial(made.optimizer, fused=True) if extra else made.optimizer,
+        optimizer=partial(made.optimizer, fused=True) if extra else made.optimizer,  # type: ignore[call-arg]
     )  # fmt: skip
 
 

@@ -250,9 +250,12 @@ class StepRecorder(TorchDispatchMode):
 
     def _length(self, line: torch.Tensor) -> tuple[torch.Tensor, TensorSlot]:
         """Compute the length of a line as a tensor of one number."""
-        shape_of = torch.ops.aten._shape_as_tensor.default
-        length: torch.Tensor = shape_of(line)
-        self._add_call(shape_of, [line], (self.slot(line),), length)
+        equal, total = torch.ops.aten.eq.Tensor, torch.ops.aten.sum.default
+        each: torch.Tensor = equal(line, line)  # follows from the line, as its length does; ones would be constant
+        self._add_call(equal, [line, line], (self.slot(line), self.slot(line)), each)
+        length: torch.Tensor = total(each)
+        given = known_operator(total).arguments((each,), {})
+        self._add_call(total, given, (self.slot(each), *given[1:]), length)
         return length, self.slot(length)
 
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:

@@ -64,8 +64,8 @@ class Dino(nn.Module):
             return features, self.teacher.similar(features)
         with torch.no_grad():
             said = self.teacher.similar(self.teacher.features(large))
-        features = [self.student.features(x) for x in (large, small)]
-        return self.student.similar(torch.cat(features)), said
+        features = torch.cat([self.student.features(x) for x in (large, small)])
+        return self.student.similar(features), said
 
 
 def follow(model: Any) -> None:

@@ -94,7 +94,8 @@ class Encoder(nn.Module):
     def every(self, x: torch.Tensor) -> torch.Tensor:
         """Features of the class token and the patches, `[N, 1 + P, width]`."""
         patches = self.enter(x)
-        place, side = self.place, patches.shape[-1]
+        place: torch.Tensor = self.place
+        side = patches.shape[-1]
         if side != self.side:
             grid = place[1:].t().unflatten(1, (self.side, self.side))[None]
             between = F.interpolate(grid, size=(side, side), mode="bilinear", align_corners=False)

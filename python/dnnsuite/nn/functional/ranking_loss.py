@@ -98,8 +98,8 @@ def ctc_loss(
     if log_probs.dim() == 4:
         lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
     each = [
-        F.ctc_loss(*inputs, blank=blank, reduction=reduction, zero_infinity=zero_infinity)
-        for inputs in zip(log_probs, targets, *lengths, strict=True)
+        F.ctc_loss(x, y, of_inputs, of_targets, blank, reduction, zero_infinity)
+        for x, y, of_inputs, of_targets in zip(log_probs, targets, *lengths, strict=True)
     ]
     if each:
         return torch.stack(each)

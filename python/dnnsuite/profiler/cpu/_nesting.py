@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
+from ..._lazy import numpy as np
 
 
 class Nesting(NamedTuple):

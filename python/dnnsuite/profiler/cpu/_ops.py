@@ -15,14 +15,12 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from ..._C import exit_without_destructors
+from ..._lazy import numpy as np
 from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
-from ..activity import innermost
 from ..instrument import define
 from ._classes import class_of, inner_phase, phase_of, replayed_phases
 from ._nesting import RecordedArguments, nest
@@ -235,6 +233,8 @@ class OpsInstrument:
         if self._spans is not None:  # by time, not by thread: autograd and step runners work in other threads
             spans = pd.DataFrame([*self._spans()], columns=["t0_ns", "t1_ns", "name"])
             names = [*spans["name"], None]
+            from ..activity import innermost  # imports numpy
+
             named = [names[row] for row in innermost(spans, np.array(t0, np.int64))]
         return [span or phase or "forward" for span, phase in zip(named, own, strict=True)]
 
