@@ -30,22 +30,29 @@ __all__ = ["CarriedPython"]
 
 
 class CarriedPython:
-    """Python values that an array's modules have in common with those of its shards, in both directions."""
+    """Python values that an array's modules have in common with those of its shards, in both directions. Where the one
+    shard is the array nothing is carried: what was changed between two steps is told from what a step has changed."""
 
-    def __init__(self, array: torch.nn.Module, shards: Sequence[Shard]) -> None:
+    def __init__(self, array: torch.nn.Module, shards: Sequence[Shard], captured: bool = True) -> None:
         self._array = array
         self.differing = False  # models that were alike have attributes of their own since
-        self.deal(shards)
+        self.deal(shards, captured)
 
-    def deal(self, shards: Sequence[Shard]) -> None:
-        """Carry values from and to these shards from now on."""
+    def deal(self, shards: Sequence[Shard], captured: bool = True) -> None:
+        """Carry values from and to these shards from now on; steps that are `captured` depend on them."""
         self._edition, self._runs = edition_of(self._array), runs_of(self._array)
-        self._arrays = [shard.array for shard in shards]
-        self._look_at_hooks()
-        self._state = PythonState(self._array, self._arrays)
-        self._divergence = Divergence(self._array, self._arrays)
-        self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+        self._arrays: list[torch.nn.Module] = []
+        self._state: PythonState | None = None  # to read the array settles it
         self._edits = EditsInPlace.count
+        arrays = [shard.array for shard in shards if shard.array is not self._array]
+        state = PythonState(self._array, arrays) if captured or arrays else None
+        if arrays:
+            self._divergence = Divergence(self._array, arrays)
+            self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+            self._look_at_hooks(arrays)
+        else:
+            self.differing = False
+        self._arrays, self._state = arrays, state
 
     def outdated(self, known: Recordings) -> bool:
         """Return True if models were edited in place since the last call, and the shards keep more of theirs than
@@ -57,14 +64,19 @@ class CarriedPython:
 
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard all that `outdated` and `changed` look at; False in a pause."""
+        if self._state is None:
+            return True
         guards.attribute(EditsInPlace, "count")
         guards.item(vars(self), "differing")
-        guards.result(functools.partial(runs_of, self._array))
+        if self._arrays:
+            guards.result(functools.partial(runs_of, self._array))
         return not self.differing and self._state.table.join(guards)
 
     def changed(self) -> bool:
         """Return True if a value of the array has changed since it was carried over."""
-        if runs_of(self._array) != self._runs:  # it was called by hand
+        if self._state is None:
+            return False
+        if self._arrays and runs_of(self._array) != self._runs:  # it was called by hand
             self._runs = runs_of(self._array)
             self.differing = take_from_models(self._array) or self.differing
         return self.differing or self._state.changed()
@@ -75,22 +87,26 @@ class CarriedPython:
         Raises:
             NotPlain: for values that cannot be copied; the array has to be divided again.
         """
-        if self.differing:
+        if self.differing or self._state is None:
             raise NotPlain
         names = self._state.carry_over()
-        self._divergence.keep()
+        if self._arrays:
+            self._divergence.keep()
         return names, self._state.state()
 
     def carry_back(self) -> None:
         """Copy plain values that the models' code has changed in the shards to the array, unless it was edited: the
         shards are of other models then, and what they had to give was taken before."""
-        if edition_of(self._array) == self._edition:
+        if not self._arrays:
+            if self._state is not None:
+                self._state.note()
+        elif self._state is not None and edition_of(self._array) == self._edition:
             self._state.carry_back()
             self._take_hooks()
 
-    def _look_at_hooks(self) -> None:
+    def _look_at_hooks(self, arrays: Sequence[torch.nn.Module]) -> None:
         self._hooks = hooks_so_far()
-        each = (module for array in self._arrays[:1] for _, module in guards.modules_of(array))
+        each = (module for array in arrays[:1] for _, module in guards.modules_of(array))
         self._hooked = [(one, [dict(held) for held in hooks_in(one)]) for one in each if any(hooks_in(one))]
 
     def _take_hooks(self) -> None:
@@ -102,7 +118,7 @@ class CarriedPython:
         hooked = self._hooked
         if hooks_so_far() == self._hooks and all(hooks_in(one) == known for one, known in hooked):
             return
-        self._look_at_hooks()  # first: to read the array settles it
+        self._look_at_hooks(self._arrays)  # first: to read the array settles it
         if any(was.keys() - now.keys() for one, known in hooked for was, now in zip(known, hooks_in(one), strict=True)):
             raise InvalidArgument(
                 "the forward removes a hook that an earlier step had: remove it in the forward that registers it, "
@@ -119,7 +135,7 @@ class CarriedPython:
         Args:
             ran: their code ran since the last call; replays run none.
         """
-        if edition_of(self._array) != self._edition:
+        if not self._arrays or edition_of(self._array) != self._edition:
             return
         self.carry_back()
         for own in self._own:

@@ -83,8 +83,8 @@ class ShardPart:
                     "would not call: take it away, or train without StepRunner"
                 )
             view = views[id(parameter)]
-            state = self.optimizer.state[parameter]
-            self._state[view] = self._narrow_all(state)
+            state = self.optimizer.state[parameter]  # of the array itself as it is: a forward may thaw more of it
+            self._state[view] = state if view is parameter else self._narrow_all(state)
             params.append(view)
         # One formula for all models, chosen by all: a step that looks for momentum itself could not be replayed.
         rule = self.optimizer.rule(group, group)
@@ -97,6 +97,16 @@ class ShardPart:
             for name, value in values.items()
             if isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == self.optimizer.B
         }
+
+    def give_back(self, others: Sequence[ShardPart]) -> None:
+        """Give the optimizer the state that updates have made in this shard and in the `others` after it, which are all
+        models: that of parameters which a forward has thawed. Call before shards are made anew."""
+        rows = [[part._state[p] for group in part._groups for p in group["params"]] for part in (self, *others)]
+        for parameter, *own in zip(self._of_all, *rows, strict=True):
+            held = self.optimizer.state[parameter]
+            for name in own[0]:
+                if name not in held and all(name in row for row in own):
+                    held[name] = torch.cat([row[name] for row in own])
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""

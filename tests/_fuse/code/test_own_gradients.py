@@ -190,6 +190,28 @@ def test_a_frozen_parameter_is_thawed():
         torch.testing.assert_close(array.judge.weight[index], model.judge.weight)
 
 
+class ThawedByValue(Thawed):
+    def forward(self, x):
+        return super().forward(x) + 0 * float(x.mean())
+
+
+@pytest.mark.parametrize(("threads", "width"), [(1, 1), (2, None), (2, B)])
+def test_the_optimizer_keeps_its_state_of_a_thawed_parameter_whatever_steps_compute_with(threads, width):
+    batches = torch.randn(STEPS, B, 5, 4, dtype=torch.float64)
+    models = made(ThawedByValue)
+    for model in models:
+        model.judge.requires_grad_(False)
+    array, alone = dnnsuite.fuse(models), copy.deepcopy(models)
+    trained(array, optim.Adam(array.parameters(), lr=0.1), batches, threads, width=width)
+    for index, model in enumerate(alone):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        for x in batches:
+            optimizer.zero_grad()
+            model(x[index]).backward()
+            optimizer.step()
+        torch.testing.assert_close(array.judge.weight[index], model.judge.weight)
+
+
 class Noisy(Constant):
     def moved(self, x, **how):
         return super().moved(x + 0.1 * torch.randn_like(x), **how)
