@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a step sees outside of its batch and of the array that it is given: other arrays, and tensors."""
+"""Arrays and tensors that a step sees outside of its batch and of the array that it is given."""
 
 from __future__ import annotations
 

@@ -80,10 +80,13 @@ class PlainModels:
 
     def _take_over_parts(self) -> None:
         """Adopt the models of parts that run one by one: what their code has set, and sets from now on, is in these,
-        whether they run as a part or in the whole."""
+        whether they run as a part or in the whole. Those of a part that refers to its parent run in the whole only:
+        the parent that they refer to is made with them."""
         for path, part in self.module.named_modules():
-            held = part.__dict__.get("_fused_parts")
-            if path and held is not None and (held.own or (held.plain is not None and held.plain.follow())):
+            held = part.__dict__.get("_fused_parts") if path else None
+            if held is None or part._fused_refers_outside():
+                continue
+            if held.own or (held.plain is not None and held.plain.follow()):
                 self._adopted.append((part, held, held.plain_models()))
                 above, _, name = path.rpartition(".")
                 for model, own in zip(self.models, held.plain.models, strict=True):
