@@ -50,6 +50,8 @@ class CarriedPython:
             self._divergence = Divergence(self._array, arrays)
             self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
             self._look_at_hooks(arrays)
+            each = zip(self._array.parameters(), *(one.parameters() for one in arrays), strict=True)
+            self._flags = [(mine, mine.requires_grad, parts) for mine, *parts in each]
         else:
             self.differing = False
         self._arrays, self._state = arrays, state
@@ -103,6 +105,7 @@ class CarriedPython:
         elif self._state is not None and edition_of(self._array) == self._edition:
             self._state.carry_back()
             self._take_hooks()
+            self._take_flags()
 
     def _look_at_hooks(self, arrays: Sequence[torch.nn.Module]) -> None:
         self._hooks = hooks_so_far()
@@ -129,14 +132,34 @@ class CarriedPython:
             for (_, mine), (_, theirs) in pairs:
                 take_hooks(theirs, mine)
 
-    def settle(self, ran: bool) -> None:
-        """Copy all that the models' code has changed in the shards to the array.
+    def _take_flags(self) -> None:
+        """Thaw and freeze the array's parameters as a forward has done it in the shards.
+
+        Raises:
+            InvalidArgument: models of different shards train different parameters.
+        """
+        for mine, before, parts in self._flags:
+            flags = {part.requires_grad for part in parts}
+            if flags == {before} or mine.requires_grad != before:  # the user's choice is the last
+                continue
+            if len(flags) > 1:
+                name = next(name for name, one in self._array.named_parameters() if one is mine)
+                raise InvalidArgument(
+                    f"the forward freezes {name} in some models and not in others: one flag holds for the parameters "
+                    "of all models, so let it return what freezes there without a gradient (.detach()), or train by "
+                    "hand"
+                )
+            mine.requires_grad_(flags.pop())
+
+    def settle(self, ran: bool) -> bool:
+        """Copy all that the models' code has changed in the shards to the array; return False if the shards are not
+        those of the array, which has been edited.
 
         Args:
             ran: their code ran since the last call; replays run none.
         """
         if not self._arrays or edition_of(self._array) != self._edition:
-            return
+            return False
         self.carry_back()
         for own in self._own:
             own.give_back()
@@ -144,3 +167,4 @@ class CarriedPython:
             own.withhold()
         if ran:
             self.differing = self._divergence.found() or self.differing
+        return True

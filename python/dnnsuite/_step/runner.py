@@ -362,7 +362,7 @@ class StepRunner(NotCopied):
         if eager and not self._eager:
             self._eager, anew = self.mode, True
         if anew or self._deal.scouted or (self._deal.ahead and not searches):
-            self._take_back()
+            self.synchronize()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
                 take_from_models(self._array)
             rest = before if anew and searches and self._can_capture and width < before else 0
@@ -371,9 +371,9 @@ class StepRunner(NotCopied):
             self._run(deal, width)
 
     def _take_back(self) -> None:
-        """Give the array and its optimizers all that the steps have left in shards, which are divided anew."""
-        self.synchronize()
-        if not self._deal.itself:
+        """Give the array and its optimizers all that the steps have left in shards. None may be under way."""
+        ran = self._deal.ran_python()
+        if self._python.settle(ran) and ran:
             first, *others = self._deal.shards
             first.give_back(others)
 
@@ -458,10 +458,7 @@ class StepRunner(NotCopied):
     def _set_up_anew(self, by_models: bool) -> None:
         """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:
         record none."""
-        if by_models:
-            self._take_back()
-        else:
-            self.synchronize()
+        self.synchronize()
         self._known.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
         if self._set_ups < _RESTLESS or self._stale:
@@ -548,7 +545,7 @@ class StepRunner(NotCopied):
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._dispatch.threads.wait_for_all()
-        self._python.settle(self._deal.ran_python())
+        self._take_back()
         if self._home.type == "cuda":
             torch.cuda.current_stream(self._home).synchronize()
 
@@ -556,7 +553,7 @@ class StepRunner(NotCopied):
         """Wait until no step is under way, before the array is read or changed; False if a step itself reads it."""
         done = self._dispatch.threads.settle()
         if done:
-            self._python.settle(self._deal.ran_python())
+            self._take_back()
         return done or self._deal.itself
 
     def close(self) -> None:
@@ -570,7 +567,7 @@ class StepRunner(NotCopied):
         self._closed = True
         try:
             self._dispatch.close()
-            self._python.settle(self._deal.ran_python())
+            self._take_back()
         finally:
             if self._on_cpu:
                 memory.trim()

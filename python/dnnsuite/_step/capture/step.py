@@ -94,7 +94,7 @@ class CapturedStep:
         self._changes = 0
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
         self._exchange.forget_facts()
-        self._turned = self._turns()
+        self._turned, self._trained = self._turns(), _trained(self._array)
 
     @property
     def mode(self) -> str:
@@ -241,7 +241,7 @@ class CapturedStep:
 
     def _turn_to_another_way(self) -> None:
         """Forget recordings from before a part of the code began to run its models one by one, in this shard or
-        another: the step as written rounds differently since then."""
+        another, since when the eager step rounds differently, or from before a step that thaws or freezes."""
         for attempt in self._attempts.values():
             self._exchange.give_up(attempt, alone=False)
         self._exchange.forget_facts()
@@ -300,6 +300,9 @@ class CapturedStep:
         place = guards.hook(self._array)
         if place is not None and self.refusal is None:
             self._refuse(f"there is a hook on {place}")
+        if self._trained != (trained := _trained(self._array)):  # by the step itself: others would not train the same
+            self._trained = trained
+            self._turn_to_another_way()
         return losses
 
     def _next_stage(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -467,3 +470,8 @@ class CapturedStep:
         self._exchange.give_up(attempt)
         self._numbers.give_up(why)
         self._turn_to_key(why)
+
+
+def _trained(array: torch.nn.Module) -> list[bool]:
+    """List which parameters are trained."""
+    return [parameter.requires_grad for parameter in array.parameters()]
