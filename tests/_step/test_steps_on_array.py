@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import dnnsuite
+from dnnsuite import optim
 from dnnsuite._fuse import run_in_a_loop
+from dnnsuite.errors import InvalidArgument
 from helpers import make_models
 from trained_models import check_trained
 
@@ -97,3 +99,45 @@ def test_what_a_step_has_made_may_be_set_after_it(threads, width):
         model.late = 3
 
     check_trained(Late, B=3, between=between, seen=lambda model: model.late, threads=threads, width=width)
+
+
+class Scheduled(torch.nn.Module):
+    """Sets modes of training and numbers of its layers as it counts its steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.last = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4)
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1
+        if self.count == 3:
+            self.norm.momentum = 0.5
+        if self.count == 5:
+            self.last.eval()
+        return self.last(self.norm(self.layer(x)))
+
+
+@pytest.mark.parametrize(("threads", "width"), [(1, 1), (2, None), (2, 3)])
+def test_modes_and_numbers_of_layers_that_a_forward_sets_in_shards_are_the_arrays_too(threads, width):
+    def seen(model):
+        return [module.training for module in model.modules()], model.norm.momentum, model.count
+
+    check_trained(Scheduled, B=3, seen=seen, steps=9, threads=threads, width=width)
+
+
+class SetByValue(Scheduled):
+    def forward(self, x):
+        if x.mean() > 0:
+            self.norm.eps = 0.5
+        return self.norm(self.layer(x))
+
+
+def test_a_number_of_a_layer_that_differs_from_model_to_model_is_refused():
+    array = dnnsuite.fuse(make_models(SetByValue, 2, torch.float64))
+    x = torch.stack([torch.rand(6, 4), -torch.rand(6, 4)]).double()
+    optimizer = optim.SGD(array.parameters(), lr=0.1)
+    loss = lambda array, x: array(x).square().flatten(1).mean(1)  # noqa: E731
+    refused = pytest.raises(InvalidArgument, match="the forward sets eps of norm, to another value")
+    with dnnsuite.StepRunner(array, optimizer, loss, threads=2, width=1) as runner, refused:
+        runner.step(x)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,11 +23,17 @@ from .._fuse import (
     take_from_models,
     take_hooks,
 )
+from .._state import PLAIN
 from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
 from .capture import NotPlain, PythonState, Recordings, guards, remembers
 from .shard import Shard
 
 __all__ = ["CarriedPython"]
+
+_SETTING = "_last_setting"  # of a layer, another object after each
+_SETTINGS = (*PLAIN, types.FunctionType, types.BuiltinFunctionType)
+_NO_SETTINGS = (torch.Tensor, torch.nn.Module, dict)  # those of layers' own, which forwards set in other ways
 
 
 class CarriedPython:
@@ -50,8 +57,7 @@ class CarriedPython:
             self._divergence = Divergence(self._array, arrays)
             self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
             self._look_at_hooks(arrays)
-            each = zip(self._array.parameters(), *(one.parameters() for one in arrays), strict=True)
-            self._flags = [(mine, mine.requires_grad, parts) for mine, *parts in each]
+            self._look_at_settings(arrays)
         else:
             self.differing = False
         self._arrays, self._state = arrays, state
@@ -105,7 +111,7 @@ class CarriedPython:
         elif self._state is not None and edition_of(self._array) == self._edition:
             self._state.carry_back()
             self._take_hooks()
-            self._take_flags()
+            self._take_settings()
 
     def _look_at_hooks(self, arrays: Sequence[torch.nn.Module]) -> None:
         self._hooks = hooks_so_far()
@@ -132,24 +138,43 @@ class CarriedPython:
             for (_, mine), (_, theirs) in pairs:
                 take_hooks(theirs, mine)
 
-    def _take_flags(self) -> None:
-        """Thaw and freeze the array's parameters as a forward has done it in the shards.
+    def _look_at_settings(self, arrays: Sequence[torch.nn.Module]) -> None:
+        """Note what a forward may set without methods of the modules themselves: flags, and attributes of layers."""
+        parameters = [dict(one.named_parameters()) for one in (self._array, *arrays)]
+        modules = [dict(guards.modules_of(one)) for one in (self._array, *arrays)]
+        self._flags = [
+            (name, flag, [one[name] for one in named], getattr(named[0][name], flag))
+            for flag, named in (("requires_grad", parameters), ("training", modules))
+            for name in named[0]
+        ]
+        layers = [name for name, module in modules[0].items() if isinstance(module, ArrayModule)]
+        self._layers = [(name, [_noted(one[name]) for one in modules]) for name in layers]
+
+    def _take_settings(self) -> None:
+        """Set in the array what a forward has set in the shards: flags, and attributes of layers.
 
         Raises:
-            InvalidArgument: models of different shards train different parameters.
+            InvalidArgument: what was set differs between shards, or is no plain value.
         """
-        for mine, before, parts in self._flags:
-            flags = {part.requires_grad for part in parts}
-            if flags == {before} or mine.requires_grad != before:  # the user's choice is the last
+        for name, flag, (mine, *parts), before in self._flags:
+            values = [getattr(part, flag) for part in parts]
+            if any(value != before for value in values) and getattr(mine, flag) == before:  # else the user's counts
+                setattr(mine, flag, _of_all(f"{flag} of {name}", values))
+        before, self._layers = self._layers, [(name, [_noted(one) for one, _ in each]) for name, each in self._layers]
+        for name, ((mine, known), *parts) in before:
+            held = parts[0][1]
+            if all(vars(part).get(_SETTING) is noted.get(_SETTING) for part, noted in parts):
                 continue
-            if len(flags) > 1:
-                name = next(name for name, one in self._array.named_parameters() if one is mine)
-                raise InvalidArgument(
-                    f"the forward freezes {name} in some models and not in others: one flag holds for the parameters "
-                    "of all models, so let it return what freezes there without a gradient (.detach()), or train by "
-                    "hand"
-                )
-            mine.requires_grad_(flags.pop())
+            for key, value in list(vars(parts[0][0]).items()):
+                if key[0] == "_" or isinstance(value, _NO_SETTINGS) or _alike(held.get(key, held), value):
+                    continue
+                values = [vars(part).get(key) for part, _ in parts]
+                if key in mine.per_model_lists:
+                    made: Any = [value for own in values for value in own]
+                else:
+                    made = _of_all(f"{key} of {name}", values)
+                if vars(mine).get(key, held) is known.get(key, held):  # else the user has set it
+                    setattr(mine, key, made)
 
     def settle(self, ran: bool) -> bool:
         """Copy all that the models' code has changed in the shards to the array; return False if the shards are not
@@ -168,3 +193,22 @@ class CarriedPython:
         if ran:
             self.differing = self._divergence.found() or self.differing
         return True
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(b, PLAIN) and type(a) is type(b) and bool(a == b))
+
+
+def _noted(layer: torch.nn.Module) -> tuple[torch.nn.Module, dict[str, Any]]:
+    return layer, dict(vars(layer))
+
+
+def _of_all(what: str, values: Sequence[Any]) -> Any:
+    """Return the one value that a forward has set in all shards."""
+    if all(isinstance(value, _SETTINGS) and _alike(values[0], value) for value in values):
+        return values[0]
+    raise InvalidArgument(
+        f"the forward sets {what}, to another value for some models than for others or to a "
+        f"{type(values[0]).__name__}: parts of an array have one value for all models; keep it in an attribute of a "
+        "module of yours, or train by hand"
+    )
