@@ -15,7 +15,7 @@ from .. import _under_way as under_way
 from .._C import Guards
 from .._fuse import take_from_models
 from .._fuse import width as array_width
-from .._torch import mark_stepped
+from .._torch import mark_stepped, tree_leaves
 from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
@@ -41,6 +41,7 @@ Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
 Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
 _RESTLESS = 12  # steps in a row that divide the array anew
+_LARGE = 2**17  # elements of a batch and of all parameters, from which on an eager step takes all threads
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
 
@@ -346,6 +347,8 @@ class StepRunner(NotCopied):
         check."""
         self._steady = False
         self._of_tensors = all(type(part) is torch.Tensor for part in batch)
+        tensors = (one for one in (*tree_leaves(batch), *self._array.parameters()) if isinstance(one, torch.Tensor))
+        self._large = sum(one.numel() for one in tensors) >= _LARGE
         ragged = check_batch(batch, self.B)
         if not self._looked and not ragged:
             self._looked = True
@@ -388,7 +391,7 @@ class StepRunner(NotCopied):
         deal.outside.check(dispatch.later and dispatch.threads.under_way)
         if deal.follows or not deal.replays(step.layout):
             deal.run_alone(True)
-            dispatch.run_alone(step, spread=not deal.captures)
+            dispatch.run_alone(step, spread=self._large and not deal.captures)
             deal.note_done(step.layout)
             if self._later and deal.took_python():  # the user may read or set it before anything waits for the step
                 self._python.carry_back()
