@@ -168,6 +168,8 @@ class CarriedPython:
             for key, value in list(vars(parts[0][0]).items()):
                 if key[0] == "_" or isinstance(value, _NO_SETTINGS) or _alike(held.get(key, held), value):
                     continue
+                if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
+                    continue
                 values = [vars(part).get(key) for part, _ in parts]
                 if key in mine.per_model_lists:
                     made: Any = [value for own in values for value in own]

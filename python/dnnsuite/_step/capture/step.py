@@ -481,6 +481,7 @@ def _settings(array: torch.nn.Module) -> list[Any]:
     for _, module in guards.modules_of(array):
         found.append(module.training)
         if isinstance(module, ArrayModule):
-            found += [(name, value) for name, value in vars(module).items() if isinstance(value, PLAIN)]
+            users = vars(module).get("extra_attributes", ())
+            found += [(n, v) for n, v in vars(module).items() if isinstance(v, PLAIN) and n not in users]
             found += [list(getattr(module, name, ())) for name in module.per_model_lists]
     return found
