@@ -41,22 +41,3 @@ def test_the_mode_is_that_of_the_shard_furthest_from_a_replay():
     for _ in range(5):
         deal.run(1, batch, (vectors, None, None))
     assert deal.mode == "captured"
-
-
-def test_forward_mode_takes_turns():
-    class Steep(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = torch.nn.Linear(3, 2)
-
-        def forward(self, x):
-            return torch.func.jvp(self.layer, (x,), (torch.ones_like(x),))[1]
-
-    def loss(part, x):
-        return part(x).square().mean((1, 2))
-
-    for kind, expected in ((Steep, True), (lambda: torch.nn.Linear(3, 2), False)):
-        array = dnnsuite.fuse(make_models(kind, 2))
-        optimizer = optim.SGD(array.parameters(), lr=0.1)
-        shards = [Shard(array, [StepPart(loss, optimizer)], start, 1) for start in range(2)]
-        assert Deal(shards, loss, None, contextlib.nullcontext, autocast_now()).takes_turns == expected

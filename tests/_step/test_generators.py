@@ -6,7 +6,6 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._step.outside import SharedDraws
 
 
 class Square(torch.autograd.Function):
@@ -65,17 +64,3 @@ def trained(kind, loss, threads, capture, steps=5):
 def test_numbers_come_in_the_same_order_with_threads(kind, loss, capture):
     expected = trained(kind, loss, 1, False)
     assert torch.equal(trained(kind, loss, 2, capture), expected)
-
-
-@pytest.mark.parametrize(
-    "draw", [torch.rand, lambda n: __import__("random").random(), lambda n: __import__("numpy").random.rand()]
-)
-def test_a_draw_is_found(draw):
-    draws = SharedDraws()
-    draws.begin()
-    draws.end()
-    assert (draws.known, draws.found) == (True, False)
-    draws.begin()
-    draw(1)
-    draws.end()
-    assert draws.found

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 import copy
 import functools
-import types
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ import torch
 import dnnsuite
 from dnnsuite import StepRunner, optim
 from dnnsuite._step.capture import guards
-from dnnsuite._step.outside import OutsideState, writes_outside
+from dnnsuite._step.outside import OutsideState
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, make_models
 from small_steps import make, squares
@@ -19,16 +18,6 @@ BATCH = torch.randn(2, 8, 6)
 
 def outside_of(function):
     return OutsideState(guards.reach_of(function).readers)
-
-
-def test_values_and_tensors_are_seen_and_functions_are_not():
-    number, flag, held, tensor = 2.0, types.SimpleNamespace(on=True), [1], torch.ones(2)
-    assert not outside_of(squares).any
-    for function in (lambda x: x * number, lambda x: flag.on, lambda x: held[0]):
-        assert outside_of(function).any_values
-    seen = outside_of(lambda x: x * tensor)
-    assert seen.any
-    assert not seen.any_values
 
 
 def test_a_tensor_written_under_a_step_is_refused_unless_the_step_writes_it():
@@ -141,62 +130,3 @@ def test_narrow_shards_beside_a_target_network_are_refused():
     agent = Agent(make_models(lambda: torch.nn.Linear(4, 2), 2))
     with pytest.raises(InvalidArgument, match="width=1, but the loss function computes with another array, of Linear"):
         StepRunner(agent.array, agent.optimizer, agent.loss, width=1)
-
-
-SEEN, SETTINGS, STATE = {"n": 0}, {"scale": 2.0}, types.SimpleNamespace(n=0)
-TOTAL = 0
-
-
-def counts_in_a_container(x):
-    SEEN["n"] = 0
-    return x
-
-
-def counts_in_a_function_inside(x):
-    def note():
-        SEEN["n"] += 1
-
-    note()
-    return x
-
-
-def binds_a_global(x):
-    global TOTAL
-    TOTAL = 1
-    return x
-
-
-def adds_to_an_attribute(x):
-    STATE.n += 1
-    return x
-
-
-def keeps_to_itself(x):
-    own = []
-    own.append(x * SETTINGS["scale"])
-    for key in SETTINGS:
-        own.append(key)
-    return own[0]
-
-
-def closes_over(values):
-    def appends(x):
-        values.append(1)
-        return x
-
-    return appends
-
-
-@pytest.mark.parametrize(
-    ("function", "writes"),
-    [
-        (counts_in_a_container, True),
-        (counts_in_a_function_inside, True),
-        (binds_a_global, True),
-        (adds_to_an_attribute, True),
-        (closes_over([]), True),
-        (keeps_to_itself, False),
-    ],
-)
-def test_code_that_writes_outside_is_known_before_it_runs(function, writes):
-    assert writes_outside([function]) is writes

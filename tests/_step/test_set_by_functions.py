@@ -61,7 +61,7 @@ def test_what_a_function_sets_in_a_module_is_there_in_the_next_step(helper, on_l
                 torch.testing.assert_close(own, expected.detach())
 
     with dnnsuite.StepRunner(array, optimizer, loss, threads=1, width=width) as runner:
-        if on_layer and helper is average:  # a layer of all models has one number
+        if on_layer and helper is average and width == 1:  # the layers of shards differ, and the array's has one number
             with pytest.raises(InvalidArgument, match="other values of average in layer, a Linear"):
                 train(runner)
         else:

@@ -105,10 +105,14 @@ def on_a_parameter(net):
         net.first.weight.register_hook(lambda grad: grad / 2)
 
 
-def test_a_hook_that_a_later_step_removes_is_right_by_hand_and_refused_by_a_runner():
-    check_trained(lambda: Net(in_the_next_call), runner=False)
+def test_a_hook_that_a_later_step_removes_is_right_by_hand_and_where_steps_compute_with_the_array():
+    check_trained(lambda: Net(in_the_next_call), steps=11, threads=1, width=2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_hook_that_a_later_step_removes_is_refused_where_several_shards_have_it(threads):
     with pytest.raises(InvalidArgument, match="removes a hook"):
-        check_trained(lambda: Net(in_the_next_call))
+        check_trained(lambda: Net(in_the_next_call), threads=threads, width=1)
 
 
 def test_a_forward_that_hooks_the_gradient_of_a_parameter_is_refused():

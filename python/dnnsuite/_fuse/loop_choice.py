@@ -8,7 +8,8 @@ not depend on it, but for rounding.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -208,6 +209,20 @@ def run_in_a_loop(array: torch.nn.Module, loop: bool | None, why: str = "") -> N
     if isinstance(choice, LoopChoice):
         choice.forced = None if loop is None else LOOP if loop else FUSED
         choice.why = why
+
+
+@contextmanager
+def in_a_loop(array: torch.nn.Module, loop: bool) -> Iterator[None]:
+    """Context manager: run the models of `array` in a loop or, wherever they can, at once."""
+    choice = getattr(array, "_choice", None)
+    if not isinstance(choice, LoopChoice):
+        yield
+        return
+    before, choice.forced = choice.forced, LOOP if loop else FUSED
+    try:
+        yield
+    finally:
+        choice.forced = before
 
 
 def runs_of(array: torch.nn.Module) -> int:

@@ -91,7 +91,6 @@ def _all_plain(values: Any) -> bool:
 
 
 def _sequence(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     kind = type(value)
     if len(value) > MOST:
         return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
@@ -107,7 +106,6 @@ def _sequence(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _mapping(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     kind = type(value)
     if len(value) > MOST:
         return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
@@ -123,7 +121,6 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _set(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     if len(value) > MOST:
         return walk.stop(value, f"a set of {len(value)} elements")
     walk.watch(value, set(value))
@@ -133,7 +130,6 @@ def _set(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _array(walk: Walk, value: np.ndarray[Any, Any], at: Path) -> Any:
-    walk.holds_values = True
     if value.size > MOST:
         return walk.stop(value, f"an array of {value.size} elements")
     if value.dtype.hasobject:
@@ -143,19 +139,16 @@ def _array(walk: Walk, value: np.ndarray[Any, Any], at: Path) -> Any:
 
 
 def _buffer(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     if memoryview(value).nbytes > MOST:
         return walk.stop(value, f"a {type(value).__name__} of {memoryview(value).nbytes} bytes")
     return walk.watch_by(lambda: memoryview(value).tobytes())
 
 
 def _of_c(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     return walk.watch_by(lambda: bytes(memoryview(value).cast("B"))), walk.identity(value)
 
 
 def _variable(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     now = walk.watch_by(lambda: value.get(_MISSING), by_identity=True)
     return walk.identity(value), None if now is _MISSING else walk.look(now, ".get()", (*at, 1))
 
@@ -171,7 +164,6 @@ def _proxy(walk: Walk, value: Any, at: Path) -> Any:
 
 def _generator_of_numbers(read: Any) -> Handler:
     def look(walk: Walk, value: Any, at: Path) -> Any:
-        walk.holds_values = True
         return walk.identity(value), walk.watch_by(lambda: hash(read(value)))
 
     return look
@@ -216,7 +208,6 @@ def _file(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _enum(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     return walk.identity(value)
 
 
@@ -225,7 +216,6 @@ def _slice(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _path(walk: Walk, value: Any, at: Path) -> Any:
-    walk.holds_values = True
     return type(value), str(value)
 
 
@@ -249,7 +239,6 @@ def _read_only(walk: Walk, value: Any, at: Path) -> Any:
 
 def look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
     """Look at a module that is no part of an array: flags and attributes, hooks, and which tensors it has."""
-    walk.holds_values = True
     return walk.identity(value), walk.attributes(value, (*at, 1), all_names=True)
 
 

@@ -102,7 +102,6 @@ class Walk:
         marks: what tells its plain values from equal ones of other types.
         objects: those that stand in it by their identity.
         code: functions and classes that code may call from here.
-        holds_values: True if there is something that code computes or decides with.
     """
 
     def __init__(
@@ -119,7 +118,6 @@ class Walk:
         self.unknown: list[Unknown] = []
         self.objects: list[Any] = []
         self.code: list[Any] = []
-        self.holds_values = False
         self._marks: list[Any] = []
         self.places: list[tuple[Path, Any, Put]] = []
         self._collects = places
@@ -168,7 +166,6 @@ class Walk:
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
         if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
-            self.holds_values = True
             self._marks.append(mark(value))
             if put is not None and self._collects:
                 self.places.append((at, value, put))

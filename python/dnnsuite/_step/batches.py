@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -68,54 +68,6 @@ def own_copy(batch: Any, leave: Callable[[torch.Tensor], bool] = lambda tensor: 
     return copied(batch)
 
 
-def tensors_of(batch: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a batch."""
-    if isinstance(batch, torch.Tensor):
-        yield batch
-        return
-    found = ((), batch) if isinstance(batch, list) else opened(batch)
-    for part in found[1] if found else ():
-        yield from tensors_of(part)
-
-
-_WATCHED = 2  # first steps, which show what all steps write into
-
-
-class LentBatches:
-    """Copies of batches for steps that run after their caller has gone on.
-
-    A step that writes into its batch, as `x.clamp_()` in a forward does, writes into the copy: `hand_back` brings that
-    to the caller's tensors. Whether steps do is seen in the first ones.
-    """
-
-    def __init__(self) -> None:
-        self._left, self._written = _WATCHED, False
-        self._lent: list[tuple[torch.Tensor, torch.Tensor, int]] = []
-
-    @property
-    def awaited(self) -> bool:
-        """True if the caller waits for the end of a step, to see what it has written. Shards then take their turns: a
-        write into one's part counts for autograd as one into the parts of all."""
-        return self._written or self._left > 0
-
-    def lend(self, batch: Any) -> Any:
-        """Copy a batch; tensors that take a gradient stay the caller's own."""
-        copied = own_copy(batch, leave=lambda tensor: tensor.requires_grad)
-        if self.awaited:
-            pairs = zip(tensors_of(batch), tensors_of(copied), strict=True)
-            self._lent = [(tensor, own, own._version) for tensor, own in pairs if own is not tensor]
-        return copied
-
-    def hand_back(self) -> None:
-        """Write into the caller's tensors what the step that has ended has written into their copies."""
-        self._left = max(0, self._left - 1)
-        for tensor, own, version in self._lent:
-            if own._version != version:
-                self._written = True
-                copy_over(tensor, own)
-        self._lent = []
-
-
 def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Copy a tensor with its layout; a dimension of stride 0 (a batch that all models share) stays one."""
     if tensor.layout != torch.strided:
@@ -123,11 +75,6 @@ def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     once = compact(tensor)
     copy = torch.empty_strided(once.shape, once.stride(), dtype=tensor.dtype, device=tensor.device)
     return copy.copy_(once).expand(tensor.shape)
-
-
-def copy_over(own: torch.Tensor, new: torch.Tensor) -> None:
-    """Write the values of `new` into `own`, a `static_copy` of one like it."""
-    compact(own).copy_(compact(new), non_blocking=True)
 
 
 def compact(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,30 +23,44 @@ from .._fuse import (
     take_from_models,
     take_hooks,
 )
+from .._state import PLAIN
 from ..errors import InvalidArgument
+from ..nn.array_module import ArrayModule
 from .capture import NotPlain, PythonState, Recordings, guards, remembers
 from .shard import Shard
 
 __all__ = ["CarriedPython"]
 
+_SETTING = "_last_setting"  # of a layer, another object after each
+_SETTINGS = (*PLAIN, types.FunctionType, types.BuiltinFunctionType)
+_NO_SETTINGS = (torch.Tensor, torch.nn.Module, dict)  # those of layers' own, which forwards set in other ways
+
 
 class CarriedPython:
-    """Python values that an array's modules have in common with those of its shards, in both directions."""
+    """Python values that an array's modules have in common with those of its shards, in both directions. Where the one
+    shard is the array nothing is carried: what was changed between two steps is told from what a step has changed."""
 
-    def __init__(self, array: torch.nn.Module, shards: Sequence[Shard]) -> None:
+    def __init__(self, array: torch.nn.Module, shards: Sequence[Shard], captured: bool = True) -> None:
         self._array = array
         self.differing = False  # models that were alike have attributes of their own since
-        self.deal(shards)
+        self.deal(shards, captured)
 
-    def deal(self, shards: Sequence[Shard]) -> None:
-        """Carry values from and to these shards from now on."""
+    def deal(self, shards: Sequence[Shard], captured: bool = True) -> None:
+        """Carry values from and to these shards from now on; steps that are `captured` depend on them."""
         self._edition, self._runs = edition_of(self._array), runs_of(self._array)
-        self._arrays = [shard.array for shard in shards]
-        self._look_at_hooks()
-        self._state = PythonState(self._array, self._arrays)
-        self._divergence = Divergence(self._array, self._arrays)
-        self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+        self._arrays: list[torch.nn.Module] = []
+        self._state: PythonState | None = None  # to read the array settles it
         self._edits = EditsInPlace.count
+        arrays = [shard.array for shard in shards if shard.array is not self._array]
+        state = PythonState(self._array, arrays) if captured or arrays else None
+        if arrays:
+            self._divergence = Divergence(self._array, arrays)
+            self._own = [OwnAttributes(self._array, s.array, s.start, s.length) for s in shards]
+            self._look_at_hooks(arrays)
+            self._look_at_settings(arrays)
+        else:
+            self.differing = False
+        self._arrays, self._state = arrays, state
 
     def outdated(self, known: Recordings) -> bool:
         """Return True if models were edited in place since the last call, and the shards keep more of theirs than
@@ -57,14 +72,19 @@ class CarriedPython:
 
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard all that `outdated` and `changed` look at; False in a pause."""
+        if self._state is None:
+            return True
         guards.attribute(EditsInPlace, "count")
         guards.item(vars(self), "differing")
-        guards.result(functools.partial(runs_of, self._array))
+        if self._arrays:
+            guards.result(functools.partial(runs_of, self._array))
         return not self.differing and self._state.table.join(guards)
 
     def changed(self) -> bool:
         """Return True if a value of the array has changed since it was carried over."""
-        if runs_of(self._array) != self._runs:  # it was called by hand
+        if self._state is None:
+            return False
+        if self._arrays and runs_of(self._array) != self._runs:  # it was called by hand
             self._runs = runs_of(self._array)
             self.differing = take_from_models(self._array) or self.differing
         return self.differing or self._state.changed()
@@ -75,22 +95,27 @@ class CarriedPython:
         Raises:
             NotPlain: for values that cannot be copied; the array has to be divided again.
         """
-        if self.differing:
+        if self.differing or self._state is None:
             raise NotPlain
         names = self._state.carry_over()
-        self._divergence.keep()
+        if self._arrays:
+            self._divergence.keep()
         return names, self._state.state()
 
     def carry_back(self) -> None:
         """Copy plain values that the models' code has changed in the shards to the array, unless it was edited: the
         shards are of other models then, and what they had to give was taken before."""
-        if edition_of(self._array) == self._edition:
+        if not self._arrays:
+            if self._state is not None:
+                self._state.note()
+        elif self._state is not None and edition_of(self._array) == self._edition:
             self._state.carry_back()
             self._take_hooks()
+            self._take_settings()
 
-    def _look_at_hooks(self) -> None:
+    def _look_at_hooks(self, arrays: Sequence[torch.nn.Module]) -> None:
         self._hooks = hooks_so_far()
-        each = (module for array in self._arrays[:1] for _, module in guards.modules_of(array))
+        each = (module for array in arrays[:1] for _, module in guards.modules_of(array))
         self._hooked = [(one, [dict(held) for held in hooks_in(one)]) for one in each if any(hooks_in(one))]
 
     def _take_hooks(self) -> None:
@@ -102,7 +127,7 @@ class CarriedPython:
         hooked = self._hooked
         if hooks_so_far() == self._hooks and all(hooks_in(one) == known for one, known in hooked):
             return
-        self._look_at_hooks()  # first: to read the array settles it
+        self._look_at_hooks(self._arrays)  # first: to read the array settles it
         if any(was.keys() - now.keys() for one, known in hooked for was, now in zip(known, hooks_in(one), strict=True)):
             raise InvalidArgument(
                 "the forward removes a hook that an earlier step had: remove it in the forward that registers it, "
@@ -113,14 +138,55 @@ class CarriedPython:
             for (_, mine), (_, theirs) in pairs:
                 take_hooks(theirs, mine)
 
-    def settle(self, ran: bool) -> None:
-        """Copy all that the models' code has changed in the shards to the array.
+    def _look_at_settings(self, arrays: Sequence[torch.nn.Module]) -> None:
+        """Note what a forward may set without methods of the modules themselves: flags, and attributes of layers."""
+        parameters = [dict(one.named_parameters()) for one in (self._array, *arrays)]
+        modules = [dict(guards.modules_of(one)) for one in (self._array, *arrays)]
+        self._flags = [
+            (name, flag, [one[name] for one in named], getattr(named[0][name], flag))
+            for flag, named in (("requires_grad", parameters), ("training", modules))
+            for name in named[0]
+        ]
+        layers = [name for name, module in modules[0].items() if isinstance(module, ArrayModule)]
+        self._layers = [(name, [_noted(one[name]) for one in modules]) for name in layers]
+
+    def _take_settings(self) -> None:
+        """Set in the array what a forward has set in the shards: flags, and attributes of layers.
+
+        Raises:
+            InvalidArgument: what was set differs between shards, or is no plain value.
+        """
+        for name, flag, (mine, *parts), before in self._flags:
+            values = [getattr(part, flag) for part in parts]
+            if any(value != before for value in values) and getattr(mine, flag) == before:  # else the user's counts
+                setattr(mine, flag, _of_all(f"{flag} of {name}", values))
+        before, self._layers = self._layers, [(name, [_noted(one) for one, _ in each]) for name, each in self._layers]
+        for name, ((mine, known), *parts) in before:
+            held = parts[0][1]
+            if all(vars(part).get(_SETTING) is noted.get(_SETTING) for part, noted in parts):
+                continue
+            for key, value in list(vars(parts[0][0]).items()):
+                if key[0] == "_" or isinstance(value, _NO_SETTINGS) or _alike(held.get(key, held), value):
+                    continue
+                if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
+                    continue
+                values = [vars(part).get(key) for part, _ in parts]
+                if key in mine.per_model_lists:
+                    made: Any = [value for own in values for value in own]
+                else:
+                    made = _of_all(f"{key} of {name}", values)
+                if vars(mine).get(key, held) is known.get(key, held):  # else the user has set it
+                    setattr(mine, key, made)
+
+    def settle(self, ran: bool) -> bool:
+        """Copy all that the models' code has changed in the shards to the array; return False if the shards are not
+        those of the array, which has been edited.
 
         Args:
             ran: their code ran since the last call; replays run none.
         """
-        if edition_of(self._array) != self._edition:
-            return
+        if not self._arrays or edition_of(self._array) != self._edition:
+            return False
         self.carry_back()
         for own in self._own:
             own.give_back()
@@ -128,3 +194,23 @@ class CarriedPython:
             own.withhold()
         if ran:
             self.differing = self._divergence.found() or self.differing
+        return True
+
+
+def _alike(a: Any, b: Any) -> bool:
+    return a is b or (isinstance(b, PLAIN) and type(a) is type(b) and bool(a == b))
+
+
+def _noted(layer: torch.nn.Module) -> tuple[torch.nn.Module, dict[str, Any]]:
+    return layer, dict(vars(layer))
+
+
+def _of_all(what: str, values: Sequence[Any]) -> Any:
+    """Return the one value that a forward has set in all shards."""
+    if all(isinstance(value, _SETTINGS) and _alike(values[0], value) for value in values):
+        return values[0]
+    raise InvalidArgument(
+        f"the forward sets {what}, to another value for some models than for others or to a "
+        f"{type(values[0]).__name__}: parts of an array have one value for all models; keep it in an attribute of a "
+        "module of yours, or train by hand"
+    )

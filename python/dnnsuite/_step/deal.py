@@ -11,20 +11,15 @@ from typing import Any
 import torch
 
 from .._C import Guards
-from .._fuse import loops, run_in_a_loop
+from .._fuse import loops
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .capture.guards import GuardTable, guard_left_out
-from .outside import OutsideState, writes_outside
-from .part import LossFunction, StepPart
+from .outside import OutsideState
+from .part import LossFunction
 from .shard import Shard, Vectors
 
 Autocast = tuple[str, bool, torch.dtype, bool]
-
-#: Names in code that differentiates forward: torch counts the levels of this in one place for all threads.
-_FORWARD_MODE = frozenset(
-    ("jvp", "jacfwd", "hessian", "linearize", "forward_ad", "dual_level", "make_dual", "enter_dual_level")
-)
 
 
 def autocast_now(device: str = "cpu") -> Autocast:
@@ -54,16 +49,6 @@ def parts_of(models: int, width: int, rest: int = 0) -> Sequence[tuple[int, int]
     return [(0, min(width, models)), *((start, min(rest or width, models - start)) for start in starts)]
 
 
-def shards_of(
-    array: torch.nn.Module, parts: Sequence[StepPart], places: Sequence[tuple[int, int]], loop: bool
-) -> list[Shard]:
-    """Make the shards at these places (start, length), whose models run in a `loop` or all at once."""
-    shards = [Shard(array, parts, start, length) for start, length in places]
-    for shard in shards:
-        run_in_a_loop(shard.array, loop)
-    return shards
-
-
 class Deal:
     """Shards into which an array's models are divided, and their captured steps.
 
@@ -75,6 +60,9 @@ class Deal:
         autocast: the autocast of the thread that asks for steps.
         known: recordings that shards may share; None if each records for itself.
         ahead: the first shard is recorded ahead of others of its width, and the rest of the models runs as written.
+
+    Attributes:
+        itself: the one shard is the array, without a copy of its modules.
     """
 
     def __init__(
@@ -88,6 +76,7 @@ class Deal:
         ahead: bool = False,
     ) -> None:
         self.shards, self.ahead = shards, ahead
+        self.itself = shards[0].array is shards[0].whole
         self._flush, self._autocast = flush, autocast
         self._seen: Any = None
         self._ran = self._took = False
@@ -95,16 +84,16 @@ class Deal:
         self._values: list[Any] | None = None
         self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
-        names = self._reach.names
-        # `parametrize.cached` has one cache for all threads.
-        cached = "cached" in names and any(hasattr(m, "parametrizations") for m in shards[0].array.modules())
-        self._takes_turns = cached or not _FORWARD_MODE.isdisjoint(names)
-        self._writes_outside = writes_outside(self._reach.functions.values())
         self._captured = [
             CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach)
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
+
+    @property
+    def captures(self) -> bool:
+        """True if steps are captured, or may yet be."""
+        return bool(self._captured)
 
     @property
     def mode(self) -> str:
@@ -127,12 +116,6 @@ class Deal:
     def loops(self) -> bool:
         """True if the models of every shard have run in a loop."""
         return all(loops(shard.array) for shard in self.shards)
-
-    @property
-    def takes_turns(self) -> bool:
-        """True if the shards must not run side by side."""
-        writes = self._writes_outside and not self._replayed  # a replay writes nothing
-        return self._takes_turns or writes or caches_parametrizations()
 
     def ran_python(self) -> bool:
         """Return True if a step since the last call was no replay in every shard, or left tensors in attributes. None
@@ -165,7 +148,7 @@ class Deal:
         """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
         if self._captured and not self.table.hold():
             fresh = self.table.renewed(self._guard)
-            self._values = self.read_outside()
+            self._values = [read() for read in self._reach.readers]
             self.table.keep(fresh)
 
     def join(self, guards: Guards) -> bool:
@@ -176,17 +159,21 @@ class Deal:
         for reader in self._reach.readers:
             reader.guard(guards)
 
-    def reads_live(self, seen: Any, layout: Any) -> bool:
-        """Return True if a step with the values `seen`, from `read`, on a batch of this layout may read them anew while
-        it runs; then `note_done` is called after it."""
+    def replays(self, layout: Any) -> bool:
+        """Return True if the last step was a replay in every shard, and so was one on a batch of this layout."""
+        return self._replayed and layout in self._layouts
+
+    def reads_live(self, seen: Any) -> bool:
+        """Return True if a replay for the values `seen`, from `read`, may read them anew; then `note_done` is called
+        after it."""
         before, self._seen = self._seen, seen
-        if self.ahead or before != seen or any(captured.reads_live for captured in self._captured):
+        live = before != seen or any(captured.reads_live for captured in self._captured)
+        if live:
             self.outside.look()
-            return True
-        return self.outside.any and not (self._replayed and layout in self._layouts)
+        return live
 
     def note_done(self, layout: Any) -> None:
-        """Note whether a step that has ended was replayed: the next on such a batch reads nothing anew then."""
+        """Note whether a step that has ended was replayed: the next on such a batch needs no Python then."""
         if len(self.shards) == 1:  # several write in no order
             self.outside.note_own()
         if self._replayed and layout is not None:
@@ -211,10 +198,6 @@ class Deal:
         if self._values is None:
             self.look()
         return self._values
-
-    def read_outside(self) -> list[Any]:
-        """Read the values outside of the array that the code sees."""
-        return [read() for read in self._reach.readers]
 
     def run_alone(self, alone: bool) -> None:
         """Tell the shards that no other thread runs the code meanwhile."""

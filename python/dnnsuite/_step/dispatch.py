@@ -104,10 +104,11 @@ class Dispatch:
             if self._long == _LONG_STEPS:
                 self._begin()
 
-    def run_alone(self, step: SubmittedStep) -> None:
-        """Run `step` in the caller's thread when those under way have ended. Errors are those of `submit`."""
+    def run_alone(self, step: SubmittedStep, spread: bool = False) -> None:
+        """Run `step` in the caller's thread when those under way have ended, with operators `spread` over all threads
+        or not. Errors are those of `submit`."""
         self.threads.settle()
-        self.threads.run_here(step)
+        self.threads.run_here(step, spread)
 
     def close(self) -> None:
         """Finish the steps and end the threads. Errors are those of `ShardThreads.close`."""

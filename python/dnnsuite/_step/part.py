@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +55,7 @@ class ShardPart:
         self._groups: list[dict[str, Any]] = []
         self._of_all: list[torch.Tensor] = []
         self._state: dict[torch.Tensor, dict[str, Any]] = {}
+        self._given: dict[torch.Tensor, Set[str]] = {}  # names of the states that are views of the optimizer's
         for group in self.optimizer.param_groups:
             held = [parameter for parameter in group["params"] if id(parameter) not in step_part.removed]
             self._groups.append(self._narrow_group(group, held, views))
@@ -83,8 +84,9 @@ class ShardPart:
                     "would not call: take it away, or train without StepRunner"
                 )
             view = views[id(parameter)]
-            state = self.optimizer.state[parameter]
-            self._state[view] = self._narrow_all(state)
+            state = self.optimizer.state[parameter]  # of the array itself as it is: a forward may thaw more of it
+            self._state[view] = state if view is parameter else self._narrow_all(state)
+            self._given[parameter] = set(state)
             params.append(view)
         # One formula for all models, chosen by all: a step that looks for momentum itself could not be replayed.
         rule = self.optimizer.rule(group, group)
@@ -97,6 +99,16 @@ class ShardPart:
             for name, value in values.items()
             if isinstance(value, torch.Tensor) and value.dim() > 0 and len(value) == self.optimizer.B
         }
+
+    def give_back(self, others: Sequence[ShardPart]) -> None:
+        """Give the optimizer the state that updates have made in this shard and in the `others` after it, which are all
+        models: that of parameters which a forward has thawed."""
+        rows = [[part._state[p] for group in part._groups for p in group["params"]] for part in (self, *others)]
+        for parameter, *own in zip(self._of_all, *rows, strict=True):
+            held = self.optimizer.state[parameter]
+            for name in own[0].keys() - self._given[parameter]:
+                if all(name in row for row in own):
+                    held[name] = torch.cat([row[name] for row in own])
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""

@@ -15,21 +15,22 @@ from .. import _under_way as under_way
 from .._C import Guards
 from .._fuse import take_from_models
 from .._fuse import width as array_width
-from .._torch import mark_stepped
+from .._torch import mark_stepped, tree_leaves
 from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .batches import LentBatches
+from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .capture.audit import Audits
 from .carried_python import CarriedPython
-from .deal import Deal, autocast_now, parts_of, readers_of_autocast, shards_of
+from .deal import Deal, autocast_now, parts_of, readers_of_autocast
 from .denormals import Flushed
 from .dispatch import Dispatch
-from .outside import SharedDraws, width_beside_others
+from .outside import arrays_reached, has_part, width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import check_batch, check_counts, check_optimizer, check_scaler, in_parts, warn_of_single_samples
+from .shard import Shard
 from .shard_widths import Asked, ShardWidths
 from .threads import NotCopied, SubmittedStep
 from .updates import RemovedParameters, Updates
@@ -40,6 +41,7 @@ Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
 Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
 _RESTLESS = 12  # steps in a row that divide the array anew
+_LARGE = 2**17  # elements of a batch and of all parameters, from which on an eager step takes all threads
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
 
@@ -58,9 +60,9 @@ class StepRunner(NotCopied):
             array or a shard of it; or `(losses, figures)`, with further numbers `[b, n]`. It must have no side effects:
             anything it prints appears only in the first steps and in audits. `torch.autocast` may be used inside it, or
             around `step`. For several optimizers, a list of one function each.
-        threads: number of CPU threads; torch's number by default. With several, `step` returns before the step is done,
-            and torch's operators in the caller's thread use one thread until it has waited for the newest step. Steps
-            shorter than 2 ms run in the caller's thread if that is faster.
+        threads: number of CPU threads; torch's number by default. With several, `step` returns before a replayed step
+            is done, and torch's operators in the caller's thread use one thread until it has waited for the newest
+            step. Steps that run Python, and those shorter than 2 ms if that is faster, run in the caller's thread.
         width: number of models per shard; by default measured in the first steps, which train like all others.
         queue_depth: largest number of steps in flight; from 3 on, a thread runs two steps of its models in a row.
         capture: record steps and replay them; with False every step is eager.
@@ -141,7 +143,8 @@ class StepRunner(NotCopied):
         self._device = self._home.type if can_capture else "cpu"  # the autocast that counts
         self._can_capture = capture and can_capture
         self.threads = threads or threads_of_caller()
-        width = width_beside_others(array, losses, width)
+        self._reached = arrays_reached(losses)
+        width = width_beside_others(array, self._reached, width)
         self._asked = Asked(width, self.threads, capture, self._on_cpu)
         self.queue_depth = queue_depth
         self._closed = False
@@ -167,6 +170,7 @@ class StepRunner(NotCopied):
     def _forget(self) -> None:
         """Forget what was recorded."""
         self._stale = ""  # why a recording was found to be so
+        self._eager = ""  # the mode of steps that cannot be captured
         self._scripts = Scripts()
         self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
 
@@ -181,36 +185,50 @@ class StepRunner(NotCopied):
         self._removed.look(array, optimizers)
         widths = ShardWidths(array, self._asked, before)
         width = self._width_by(widths)
-        deal = self._dealt_out(array, optimizers, width, False, 0)
+        eager = widths.whole_if_eager and (not self._can_capture or bool(self._stale))
+        self._apart = not self._on_cpu or has_part(array, self._reached)  # from what the shards compute with
+        itself = eager or self._may_take(width, B)
+        deal = self._dealt_out(array, optimizers, width, itself=itself)
         self._dispatch.close()
-        self._array, self._optimizers, self.B, self._widths = array, optimizers, B, widths
+        self._array, self._optimizers, self.B, self._widths, self._eager = array, optimizers, B, widths, ""
         self._modes = guards.modes_of(array)
         for read in readers_of_autocast(self._device):
             self._modes.result(read)
-        self._updates, self._lent = Updates(optimizers), LentBatches()
+        self._updates = Updates(optimizers)
         self._layout: Any = None  # of the last batch, which was checked
         self._of_tensors = False  # that batch holds nothing else
-        self._draws = SharedDraws(deal.read_outside)
-        self._python = CarriedPython(array, deal.shards)
+        self._python = CarriedPython(array, deal.shards, deal.captures)
         for one in optimizers:
             mark_stepped(one)
         self._dispatch.renew()
-        self._run(deal, width)
+        self._run(deal, B if itself else width)
         self._dispatch.start(B)
         for owner in (array, *optimizers):
             under_way.announce(owner, self._settle)
 
-    def _dealt_out(self, array: torch.nn.Module, optimizers: Each, width: int, loop: bool, rest: int) -> Deal:
+    def _dealt_out(
+        self,
+        array: torch.nn.Module,
+        optimizers: Each,
+        width: int,
+        loop: bool = False,
+        rest: int = 0,
+        itself: bool = False,
+        capture: bool = True,
+    ) -> Deal:
         """Divide the models into shards of `width`, which run in a `loop` or all at once; with `rest` only the first
-        has that width, and shards of `rest` models run as written until its recording serves all."""
+        has that width, and shards of `rest` models run as written until its recording serves all. With `itself` there
+        is one shard, the array."""
         each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
         parts = [
             StepPart(loss, optimizer, scaler, self._accumulate, self._removed.ids) for loss, optimizer, scaler in each
         ]
-        shards = shards_of(array, parts, parts_of(array_width(array), width, rest), loop)
+        B = array_width(array)
+        places = parts_of(B, B if itself else width, rest)
+        shards = [Shard(array, parts, start, length, loop, itself) for start, length in places]
         self._looping = loop
         replays: Scripts | CudaGraphs | None = None
-        if self._can_capture and not loop and not self._stale:
+        if self._can_capture and capture and not (loop or self._stale):
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
         known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
         return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0)
@@ -223,6 +241,21 @@ class StepRunner(NotCopied):
         self._code = Guards()
         deal.guard_code(self._code)
         self._dispatch.threads.deal(len(deal.shards), deal.run)
+
+    @property
+    def _on_array(self) -> bool:
+        """True if the next steps compute with the array itself: they run Python, and none is to be recorded."""
+        return self._widths.whole_if_eager and self.mode.startswith("eager")
+
+    def _may_take(self, width: int, B: int) -> bool:
+        """Return True if captured steps of `B` models in shards of `width` may compute with the array itself: in one
+        shard, in the caller's thread, so that Python values are read when the step is asked for."""
+        return width >= B and not (self._dispatch.later or self._apart)
+
+    @property
+    def _later(self) -> bool:
+        """True if a step may begin when its caller has gone on."""
+        return self._dispatch.later and not self._deal.itself
 
     def _width_by(self, widths: ShardWidths) -> int:
         """Take the width of `widths`, or all models for the caller's thread unless they go different ways."""
@@ -253,23 +286,24 @@ class StepRunner(NotCopied):
         timed, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)
-        self._redeal(1 if ragged else self.width, loop, timed and self._widths.searching)
-        if self._dispatch.later:
-            with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
-                batch = self._lent.lend(batch)
-        step = self._step_of(batch, layout, None if self._dispatch.later or not self._of_tensors else flat)
-        if timed:
-            self._try(step)
-        elif audit:
-            self._audit(step)
-        else:
-            self._submit(step)
-        if not self._dispatch.later:
+        self._redeal(1 if ragged else self.width, loop, timed and self._widths.searching, ragged)
+        step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
+        try:
+            if timed:
+                self._try(step)
+            elif audit:
+                self._audit(step)
+            else:
+                self._submit(step)
+        except BaseException:
+            if self._deal.itself:
+                self._python.carry_back()
+            raise
+        if not self._later:
             if self._deal.took_python():
                 self._python.carry_back()
-        elif after or self._lent.awaited:
+        elif after:
             self._settle()
-            self._lent.hand_back()
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
         if not self._warm and self.mode != "warming up":
@@ -313,45 +347,61 @@ class StepRunner(NotCopied):
         check."""
         self._steady = False
         self._of_tensors = all(type(part) is torch.Tensor for part in batch)
+        tensors = (one for one in (*tree_leaves(batch), *self._array.parameters()) if isinstance(one, torch.Tensor))
+        self._large = sum(one.numel() for one in tensors) >= _LARGE
         ragged = check_batch(batch, self.B)
         if not self._looked and not ragged:
             self._looked = True
             warn_of_single_samples(batch, self.B)
         return ragged, None if ragged else layout
 
-    def _redeal(self, width: int, loop: bool, searches: bool) -> None:
+    def _redeal(self, width: int, loop: bool, searches: bool, ragged: bool) -> None:
         """Divide the models into shards of `width` if they are not. A search from wide to narrow shards records the
         first ahead, with the rest in a wide one: as written a step of few models takes as long as one of many."""
         before = self._dealt_width
-        anew = width != before or loop != self._looping
+        eager = not ragged and self._on_array
+        itself = eager or (not ragged and self._may_take(width, self.B))
+        anew = width != before or loop != self._looping or itself != self._deal.itself
+        if eager and not self._eager:
+            self._eager, anew = self.mode, True
         if anew or self._deal.scouted or (self._deal.ahead and not searches):
             self.synchronize()
+            if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
+                take_from_models(self._array)
             rest = before if anew and searches and self._can_capture and width < before else 0
-            deal = self._dealt_out(self._array, self._optimizers, width, loop, rest)
-            self._python.deal(deal.shards)
+            deal = self._dealt_out(self._array, self._optimizers, width, loop, rest, itself, not self._eager)
+            self._python.deal(deal.shards, deal.captures)
             self._run(deal, width)
 
+    def _take_back(self) -> None:
+        """Give the array and its optimizers all that the steps have left in shards. None may be under way."""
+        ran = self._deal.ran_python()
+        if self._python.settle(ran) and ran:
+            first, *others = self._deal.shards
+            first.give_back(others)
+
     def _submit(self, step: SubmittedStep) -> None:
-        """Begin a step, or run it: alone, or in the caller's thread. Wait for one that may read what the user changes
-        before the next."""
-        deal, draws, dispatch = self._deal, self._draws, self._dispatch
+        """Begin a step, or run it: in the caller's thread, or alone there if it may need Python, which sees what the
+        user changes before the next."""
+        deal, dispatch = self._deal, self._dispatch
         if not dispatch.several:
             deal.run_alone(True)
             dispatch.submit(step, False)
             return
         deal.outside.check(dispatch.later and dispatch.threads.under_way)
-        if deal.follows or deal.takes_turns or draws.found or not draws.known or self._lent.awaited:
+        if deal.follows or not deal.replays(step.layout):
             deal.run_alone(True)
-            draws.begin()
-            try:
-                dispatch.run_alone(step)
-            finally:
-                draws.end()
+            dispatch.run_alone(step, spread=self._large and not deal.captures)
             deal.note_done(step.layout)
+            if self._later and deal.took_python():  # the user may read or set it before anything waits for the step
+                self._python.carry_back()
             return
         deal.run_alone(not dispatch.later)
-        live = dispatch.later and deal.reads_live(step.asked[1], step.layout)
-        dispatch.submit(step, self.mode == "captured")
+        live = dispatch.later and deal.reads_live(step.asked[1])
+        if dispatch.later:  # the caller may write into its batch, but not into one that takes a gradient
+            with torch_threads(1):  # of two, one would wait busily on a core of the shards' threads
+                step.batch = own_copy(step.batch, leave=lambda tensor: tensor.requires_grad)
+        dispatch.submit(step, True)
         if live:
             dispatch.threads.settle()
             deal.note_done(step.layout)
@@ -438,12 +488,13 @@ class StepRunner(NotCopied):
         begin = clock()
         self._submit(step)
         self.synchronize()
-        self._widths.add(clock() - begin, self.mode == "captured", self._deal.loops)
+        eager = self._deal.itself and not self._deal.captures
+        self._widths.add(clock() - begin, self.mode == "captured", self._deal.loops, eager)
 
     @property
     def width(self) -> int:
         """Models per shard of the next step."""
-        return self._width_by(self._widths)
+        return self.B if self._on_array else self._width_by(self._widths)
 
     @property
     def mode(self) -> str:
@@ -456,7 +507,7 @@ class StepRunner(NotCopied):
             return f"eager: {self._stale}"
         if self._looping:
             return f"{self._widths.refusal}; its models run in a loop"
-        return self._deal.mode
+        return self._eager or self._deal.mode
 
     @property
     def audits_passed(self) -> int:
@@ -498,7 +549,7 @@ class StepRunner(NotCopied):
         Python values that a forward changes, such as a counter, are up to date in the array after it.
         """
         self._dispatch.threads.wait_for_all()
-        self._python.settle(self._deal.ran_python())
+        self._take_back()
         if self._home.type == "cuda":
             torch.cuda.current_stream(self._home).synchronize()
 
@@ -506,8 +557,8 @@ class StepRunner(NotCopied):
         """Wait until no step is under way, before the array is read or changed; False if a step itself reads it."""
         done = self._dispatch.threads.settle()
         if done:
-            self._python.settle(self._deal.ran_python())
-        return done
+            self._take_back()
+        return done or self._deal.itself
 
     def close(self) -> None:
         """Finish the requested steps, end the threads, and release the memory pool. May be called again.
@@ -520,7 +571,7 @@ class StepRunner(NotCopied):
         self._closed = True
         try:
             self._dispatch.close()
-            self._python.settle(self._deal.ran_python())
+            self._take_back()
         finally:
             if self._on_cpu:
                 memory.trim()

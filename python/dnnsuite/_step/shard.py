@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from .._fuse import has_backward_hook, narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
+from .._fuse.loop_choice import in_a_loop
 from .._under_way import whole_array_used
 from ..errors import InvalidArgument
 from .batches import with_parts
@@ -28,14 +30,25 @@ class Shard:
 
     Args:
         parts: parts of a step, taken in order; each holds the parameters of the others.
+        loop: run the models in a loop instead of all at once.
+        itself: compute with the array and not with a copy of its modules, for steps that run Python: what these read
+            and leave in Python is the array's then. The shard holds all models.
     """
 
-    def __init__(self, array: torch.nn.Module, parts: Sequence[StepPart], start: int, length: int) -> None:
+    def __init__(
+        self,
+        array: torch.nn.Module,
+        parts: Sequence[StepPart],
+        start: int,
+        length: int,
+        loop: bool = False,
+        itself: bool = False,
+    ) -> None:
         self.start, self.length, self.whole = start, length, array
-        self.is_whole = length == array_width(array)
+        self.is_whole, self._loop, self._itself = length == array_width(array), loop, itself
         _refuse_backward_hooks(array)
-        views = views_of(array, start, length)
-        self.array = narrow(array, start, length, views)
+        views = {id(p): p for p in array.parameters()} if itself else views_of(array, start, length)
+        self.array = array if itself else narrow(array, start, length, views)
         self._kept = _buffers_of(self.array)
         self._parts = [ShardPart(part, views, start, length) for part in parts]
         if len(parts) > 1:
@@ -94,6 +107,11 @@ class Shard:
             yield part, of_groups[begin : begin + len(part)]
             begin += len(part)
 
+    def give_back(self, others: Sequence[Shard]) -> None:
+        """Give the optimizers the state that updates have made in this shard and in the `others` after it."""
+        for number, part in enumerate(self._parts):
+            part.give_back([other._parts[number] for other in others])
+
     def notes(self) -> list[Any]:
         """List what the models' code has told about itself while it ran."""
         return notes(self.array)
@@ -133,21 +151,35 @@ class Shard:
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         """Train one step on this shard's batch and hyper-parameters."""
         try:
-            return of_all_parts([self._trained(part, batch, own) for part, own in self._each_parts(hyper)])
+            with in_a_loop(self.array, self._loop), self._without_gradients():
+                return of_all_parts([self._trained(part, batch, own) for part, own in self._each_parts(hyper)])
         except BaseException:
             self._put_buffers_back()
             raise
+
+    @contextmanager
+    def _without_gradients(self) -> Iterator[None]:
+        """Context manager: parameters of the array itself have no gradients from outside of the step, and those that
+        they had afterwards."""
+        held = [(parameter, parameter.grad) for parameter in self._places] if self._itself else []
+        for parameter, _ in held:
+            parameter.grad = None
+        try:
+            yield
+        finally:
+            for parameter, grad in held:
+                parameter.grad = grad
 
     def _trained(
         self, part: ShardPart, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]
     ) -> torch.Tensor:
         try:
-            before = part.gradients_of_all()
+            before = [] if self._itself else part.gradients_of_all()
             with part.others_held():
                 losses = part.backward(self.array, batch)
                 if part.optimizer.passes > 1:
                     part.second_pass(self.array, batch, hyper)
-            if part.gradients_of_all() != before:
+            if not self._itself and part.gradients_of_all() != before:
                 raise InvalidArgument(whole_array_used())
             self._check_parameters()
             self._settle_buffers()

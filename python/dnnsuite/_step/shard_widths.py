@@ -154,15 +154,28 @@ class ShardWidths:
                 self._trial.settle(1)
             self._fixed, self._by_layout, self.width, self.parted = True, False, 1, True
 
-    def add(self, seconds: float, captured: bool, loops: bool) -> None:
+    @property
+    def whole_if_eager(self) -> bool:
+        """True if eager steps take all models at once; False where the user wants fewer, and for heavy models, whose
+        activations would be the peak of memory."""
+        if self._asked.width is not None:
+            return self._asked.width >= self.models
+        trial = self._trial
+        return trial is None or not (trial.done and any(map(self._is_heavy, map(trial.least, trial.ways))))
+
+    def _is_heavy(self, seconds: float) -> bool:
+        return seconds / self._models_per_core > _HEAVY_STEP_S[False]
+
+    def add(self, seconds: float, captured: bool, loops: bool, eager: bool = False) -> None:
         """Take the time of a step of which `follow` wants it.
 
         Args:
             captured: True for a step that was replayed.
             loops: True for one of models that ran in a loop.
+            eager: True for one of all models at once that cannot be captured, as none after it.
         """
         if self.searching:
-            self._add_of_width(seconds, captured)
+            self._add_of_width(seconds, captured, eager)
             return
         trial = self._loop_trial
         assert trial is not None
@@ -172,13 +185,15 @@ class ShardWidths:
             trial.settle(FUSED)
         self._follow_loop_trial(trial)
 
-    def _add_of_width(self, seconds: float, captured: bool) -> None:
+    def _add_of_width(self, seconds: float, captured: bool, eager: bool) -> None:
         """Take the time of a step for the search of a width, which ends with a heavy or a light model."""
         trial, of_model = self._trial, seconds / self._models_per_core
         assert trial is not None
         width = trial.now
         if trial.add(seconds, warm=captured) and not trial.done:
-            if not self._by_layout and of_model > _HEAVY_STEP_S[captured]:
+            if eager:
+                trial.settle(1 if self._is_heavy(seconds) else self._wide)
+            elif not self._by_layout and of_model > _HEAVY_STEP_S[captured]:
                 trial.settle(1, keep=True)
             elif captured and width > 1 and of_model < _LIGHT_STEP_S:
                 trial.settle(width, keep=True)

@@ -164,17 +164,18 @@ class ShardThreads:
     def _has_room(self) -> bool:
         return len(self._pending) < self._queue_depth or self._error is not None or self._closed
 
-    def run_here(self, step: SubmittedStep) -> None:
-        """Run a step in the caller's thread; no other may be under way. Errors are those of `submit`."""
+    def run_here(self, step: SubmittedStep, spread: bool = False) -> None:
+        """Run a step in the caller's thread, with operators `spread` over all threads or not; no other may be under
+        way. Errors are those of `submit`."""
         with self._changed:
             self._raise_error()
-        self._run_here(step)
+        self._run_here(step, self._threads if spread else 1)
         self._error = step.error
 
-    def _run_here(self, step: SubmittedStep) -> None:
-        threads = torch.get_num_threads() if self._threads else 1
-        if threads != 1:
-            torch.set_num_threads(1)
+    def _run_here(self, step: SubmittedStep, inner: int = 1) -> None:
+        threads = torch.get_num_threads() if self._threads else inner
+        if threads != inner:
+            torch.set_num_threads(inner)
         before, self._inside = self._inside, threading.current_thread()
         try:
             for index in range(len(step.parts)):
@@ -185,7 +186,7 @@ class ShardThreads:
             step.left = 0
         finally:
             self._inside = before
-            if threads != 1:
+            if threads != inner:
                 torch.set_num_threads(threads)
 
     def wait_for_all(self) -> None:

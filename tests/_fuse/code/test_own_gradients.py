@@ -190,6 +190,52 @@ def test_a_frozen_parameter_is_thawed():
         torch.testing.assert_close(array.judge.weight[index], model.judge.weight)
 
 
+class ThawedByValue(Thawed):
+    def forward(self, x):
+        return super().forward(x) + 0 * float(x.mean())
+
+
+class InStages(Pair):
+    """Thaws the judge after some steps, and freezes a part of it later: the runner replays them."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def forward(self, x):
+        self.count += 1
+        if self.count == 4:
+            self.judge.requires_grad_(True)
+        if self.count == 9:
+            self.judge.bias.requires_grad_(False)
+        return self.judged(x)
+
+
+@pytest.mark.parametrize(("threads", "width"), [(1, 1), (2, None), (2, B)])
+@pytest.mark.parametrize(("kind", "steps"), [(ThawedByValue, STEPS), (InStages, 13)])
+def test_a_thawed_parameter_and_its_state_in_the_optimizer_are_the_arrays_too(kind, steps, threads, width):
+    batches = torch.randn(steps, B, 5, 4, dtype=torch.float64)
+    models = made(kind)
+    for model in models:
+        model.judge.requires_grad_(False)
+    array, alone = dnnsuite.fuse(models), copy.deepcopy(models)
+    optimizer = optim.Adam(array.parameters(), lr=0.1)
+    trained(array, optimizer, batches, threads, width=width)
+    for index, model in enumerate(alone):
+        optimizer_alone = torch.optim.Adam(model.parameters(), lr=0.1)
+        for x in batches:
+            optimizer_alone.zero_grad()
+            model(x[index]).backward()
+            optimizer_alone.step()
+        for name, value in model.state_dict().items():
+            torch.testing.assert_close(array.state_dict()[name][index], value)
+        for mine, theirs in zip(array.parameters(), model.parameters(), strict=True):
+            assert mine.requires_grad == theirs.requires_grad
+            state = optimizer_alone.state[theirs]
+            if "exp_avg" in state:
+                torch.testing.assert_close(optimizer.state[mine]["exp_avg"][index], state["exp_avg"])
+
+
 class Noisy(Constant):
     def moved(self, x, **how):
         return super().moved(x + 0.1 * torch.randn_like(x), **how)

@@ -162,22 +162,14 @@ def draw_as(owner: Any, layer: Any, in_evaluation: bool = False) -> None:
 
 
 _lock = threading.RLock()
-_loans = 0
 
 
 @contextmanager
 def seeded_generator() -> Iterator[None]:
     """Context manager: torch's generator, seeded from the stream of the model; it is put back on exit."""
-    global _loans
     with _lock:  # it belongs to all threads
-        _loans += 1
         # The seed is that of every GPU.
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
         with torch.random.fork_rng(devices):
             torch.manual_seed(seeds_of(next_stream(1))[0])
             yield
-
-
-def generator_loans() -> int:
-    """Count how often torch's generator was lent to a model for a while."""
-    return _loans

@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import torch
@@ -59,9 +60,17 @@ class PlainModels:
         self.complete = True  # all parameters can be exchanged
         self.has_run = False  # what the models' code has set is in these models
         self.models: list[Any] = [with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)]
+        self._adopted: list[tuple[Any, Any, PlainModels]] = []  # a part, its models that run one by one, and these
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
-        self._parts = [Part(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
+        known = {id(part.module): part for *_, plain in self._adopted for part in plain._parts}
+        pairs = [(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
+        self._parts = [
+            one
+            if (one := known.get(id(part))) is not None and all(map(is_, one.owners, owners))
+            else Part(part, owners)
+            for part, owners in pairs
+        ]
         self._streams: list[tuple[Any, list[Any], list[Any]]] = []
         self._find_state()
         for part in self._parts:
@@ -70,10 +79,15 @@ class PlainModels:
         self._seen: dict[Any, Seen] = {}  # by kind of call
 
     def _take_over_parts(self) -> None:
-        """Adopt parts that ran one by one already, with the attributes that their code has set."""
+        """Adopt the models of parts that run one by one: what their code has set, and sets from now on, is in these,
+        whether they run as a part or in the whole. Those of a part that refers to its parent run in the whole only:
+        the parent that they refer to is made with them."""
         for path, part in self.module.named_modules():
-            held = part.__dict__.get("_fused_parts")
-            if path and held is not None and held.plain is not None and held.plain.follow():
+            held = part.__dict__.get("_fused_parts") if path else None
+            if held is None or part._fused_refers_outside():
+                continue
+            if held.own or (held.plain is not None and held.plain.follow()):
+                self._adopted.append((part, held, held.plain_models()))
                 above, _, name = path.rpartition(".")
                 for model, own in zip(self.models, held.plain.models, strict=True):
                     model.get_submodule(above)._modules[name] = own
@@ -151,6 +165,9 @@ class PlainModels:
 
     def follow(self) -> bool:
         """Take over what was set in the array since the last call; False if the models must be made anew."""
+        for part, held, plain in self._adopted:
+            if part.__dict__.get("_fused_parts") is not held or held.plain is not plain:
+                return False
         followed = [part.follow() for part in self._parts]
         return all(followed)
 
@@ -323,6 +340,8 @@ class PlainModels:
         """
         seen = self._seen.get(self._kind_of(given[0][0]), _UNSEEN)
         self.has_run = True
+        for *_, plain in self._adopted:
+            plain.has_run = True
         with self._lend(seen.writes, seen.flips) or nullcontext():
             outputs = [self._call(index, seen, random, *arguments) for index, arguments in enumerate(given)]
         if seen.writes:

@@ -29,6 +29,7 @@ class Part:
         self.watch = Watch(vars(module), _in_a_layer if isinstance(module, ArrayModule) else may_change_in_place)
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
+        self.outdated = False  # the plain models must be made anew
 
     def changed(self) -> list[str]:
         """List the attributes that were set, or changed in place, since the last call."""
@@ -46,6 +47,10 @@ class Part:
 
     def follow(self) -> bool:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
+        self.outdated = self.outdated or not self._follow()
+        return not self.outdated
+
+    def _follow(self) -> bool:
         if list(self.module._modules.values()) != self.children:
             return False
         if hooks_in(self.module) != self.hooks:

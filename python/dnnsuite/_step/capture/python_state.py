@@ -382,6 +382,20 @@ class PythonState:
         self._look_again(found)
         return [".".join(map(str, (*path[1:], key))) for path, changes in found.items() for key in changes]
 
+    def note(self) -> None:
+        """Take what a step has changed in the array itself for known."""
+        if self.table.hold():
+            return
+        late = [holder for holder in self._holders if holder.changed()]
+        plain = all(isinstance(value, _PLAIN) for holder in late for value in holder.changes().values())
+        if not plain or self._objects.changed() or self._forms.changed():
+            self._look()
+            return
+        for holder in late:
+            holder.keep()
+        if late:
+            self._compare()
+
     def carry_back(self) -> None:
         """Copy changes that the forward made in the first copy to the array, except caches, and except values that the
         user has set meanwhile."""

@@ -325,7 +325,6 @@ def _look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
         return look_at_module(walk, value, at)
     if walk.own is None or id(value) in walk.own:
         return walk.identity(value)
-    walk.holds_values = True
     walk.code.append(type(value))
     walk.watch(held, dict(held))
     found: list[Any] = [walk.watch_by(functools.partial(_settings, value))]

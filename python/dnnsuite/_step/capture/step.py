@@ -10,7 +10,9 @@ from typing import Any
 import torch
 
 from ..._fuse import differ_by_numbers
+from ..._state import PLAIN
 from ..._torch import no_capture
+from ...nn.array_module import ArrayModule
 from . import guards
 from .audit import Audit
 from .comparison import reads_of
@@ -94,7 +96,7 @@ class CapturedStep:
         self._changes = 0
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
         self._exchange.forget_facts()
-        self._turned = self._turns()
+        self._turned, self._settings = self._turns(), _settings(self._array)
 
     @property
     def mode(self) -> str:
@@ -241,7 +243,7 @@ class CapturedStep:
 
     def _turn_to_another_way(self) -> None:
         """Forget recordings from before a part of the code began to run its models one by one, in this shard or
-        another: the step as written rounds differently since then."""
+        another, since when the eager step rounds differently, or from before a step that has set flags or layers."""
         for attempt in self._attempts.values():
             self._exchange.give_up(attempt, alone=False)
         self._exchange.forget_facts()
@@ -300,6 +302,9 @@ class CapturedStep:
         place = guards.hook(self._array)
         if place is not None and self.refusal is None:
             self._refuse(f"there is a hook on {place}")
+        if self._settings != (settings := _settings(self._array)):  # set by the step itself: those after it see them
+            self._settings = settings
+            self._turn_to_another_way()
         return losses
 
     def _next_stage(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -467,3 +472,16 @@ class CapturedStep:
         self._exchange.give_up(attempt)
         self._numbers.give_up(why)
         self._turn_to_key(why)
+
+
+def _settings(array: torch.nn.Module) -> list[Any]:
+    """List what decides on a step beside values and attributes of user's modules: which parameters are trained, modes
+    of training, and plain attributes of layers."""
+    found: list[Any] = [parameter.requires_grad for parameter in array.parameters()]
+    for _, module in guards.modules_of(array):
+        found.append(module.training)
+        if isinstance(module, ArrayModule):
+            users = vars(module).get("extra_attributes", ())
+            found += [(n, v) for n, v in vars(module).items() if isinstance(v, PLAIN) and n not in users]
+            found += [list(getattr(module, name, ())) for name in module.per_model_lists]
+    return found
