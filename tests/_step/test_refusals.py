@@ -101,7 +101,7 @@ class Clamping(optim.SGD):
 
 def test_refuses_a_step_that_it_would_not_call():
     array, optimizer = make(2)
-    with pytest.raises(InvalidArgument, match="Clamping has a step of its own"):
+    with pytest.raises(InvalidArgument, match="Clamping has its own step"):
         StepRunner(array, Clamping(array.parameters(), lr=0.1), loss)
     optim.lr_scheduler.StepLR(optimizer, 3)  # torch's schedulers wrap the step, too
     with StepRunner(array, optimizer, loss, threads=1) as runner:
@@ -141,7 +141,7 @@ def test_refuses_a_batch_that_does_not_come_apart_in_equal_parts():
         (lambda losses: losses.sum(), r"returned \[\] for 2 models.*one loss per model, \[2\]"),
         (lambda losses: losses.unsqueeze(1).expand(2, 8), r"returned \[2, 8\].*flatten\(1\)\.mean\(1\)"),
         (lambda losses: (losses, None), "returned a tuple"),
-        (lambda losses: (losses, losses), r"figures \[2\] beside the losses of 2 models: they are \[2, n\]"),
+        (lambda losses: (losses, losses), r"figures \[2\] beside the losses of 2 models: they must be \[2, n\]"),
     ],
 )
 def test_a_loss_that_is_not_one_per_model(bad, told):

@@ -114,7 +114,7 @@ def test_attributes_in_slots_are_refused():
             super().__init__()
             self.scale = 2
 
-    with pytest.raises(InvalidArgument, match=r"the top, a Net, keeps scale in __slots__.*: take it out of them"):
+    with pytest.raises(InvalidArgument, match=r"the top, a Net, keeps scale in __slots__.*: remove it from __slots__"):
         dnnsuite.fuse([Net(), Net()])
 
 

@@ -135,8 +135,9 @@ def _composed_loss(node: Any) -> str | None:
         names.append(node.name().partition("Backward")[0])
         node = next((inner for inner, _ in node.next_functions if inner is not None), None)
     name = _COMPOSED_LOSSES.get(tuple(names))
-    outputs = _saved(node, "result")
-    if name is None or outputs is None or outputs.dim() < 3:
+    # What other nodes have saved is not looked at: in a checkpoint that would compute its forward again.
+    outputs = None if name is None else _saved(node, "result")
+    if outputs is None or outputs.dim() < 3:
         return None
     right = _saved(node, "dim") == 1 if name == "cross_entropy" else _is_number(root, len(outputs))
     return name if right else None
