@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -137,3 +138,18 @@ def test_lengths_that_an_operator_reads_in_cpp_are_values_that_python_reads():
     constant = recorded(known)
     assert constant.refusal is None
     assert constant.read
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x, token: x.prod(-1), lambda x, token: x.prod(), lambda x, token: x.masked_fill(x > 1, token)]
+)
+def test_a_gradient_that_torch_computes_otherwise_while_it_is_recorded_is_refused(function):
+    """Replays would have other bits than steps without a recorder, which an audit takes for a stale recording."""
+    x, token = torch.rand(4, 3, requires_grad=True), torch.zeros((), requires_grad=True)
+    with StepRecorder([x]) as recorder:
+        function(x, token)
+    assert "in another way while it is recorded" in recorder.recording.refusal
+    with StepRecorder([x]) as recorder, torch.no_grad():
+        x.prod(-1)
+        x.detach().masked_fill(x > 1, 0.5)
+    assert recorder.recording.refusal is None

@@ -21,6 +21,9 @@ _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 #: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
 _BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
 _COUNTS = "aten.bincount"
+#: Operators whose gradients torch computes by another formula, with other bits, while a dispatch mode watches, and the
+#: places of the arguments that these gradients are of; found by comparing both on torch's own samples.
+OTHER_GRADIENTS = {"aten.prod": (0,), "aten.masked_fill": (2,)}
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
@@ -198,6 +201,8 @@ class StepRecorder(TorchDispatchMode):
             self._refuse(f"{name} changes a tensor's shape in place")
         elif name == "dnnsuite.draw" and self._seeded:
             self._refuse("random numbers of functions are drawn with generators on the host")
+        elif name in OTHER_GRADIENTS and not self._seeded and _takes_gradient(values, OTHER_GRADIENTS[name]):
+            self._refuse(f"torch computes the gradient of {name} in another way while it is recorded")
         elif operator.draws and not (self._seeded or any(given[place] in (0, 0.0, False) for place in operator.rates)):
             self._refuse(f"{name} draws from torch's generator")
 
@@ -349,6 +354,12 @@ def _key(tensor: torch.Tensor) -> Key:
     storage = tensor.untyped_storage()._cdata
     lazily = tensor.is_conj(), tensor.is_neg()  # bits of the view, not of its memory
     return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, lazily
+
+
+def _takes_gradient(values: Sequence[Any], places: Sequence[int]) -> bool:
+    """Return True if a gradient of an argument in one of these places may be asked for."""
+    given = [values[place] for place in places]
+    return torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
 
 
 def _looks_for_true(given: Sequence[Any]) -> bool:
