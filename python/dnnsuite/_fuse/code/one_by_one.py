@@ -57,18 +57,23 @@ def reads_own_values(array: torch.nn.Module) -> bool:
 
 
 class ModelParts:
-    """Models of `module` that run one by one. `trees` are those of models whose attributes differ."""
+    """Models of `module` that run one by one. `trees` are those of models whose attributes differ.
+
+    Attributes:
+        mark: stands for what the models hold and nobody can compare; a copy, which may be of other models, has another.
+    """
 
     def __init__(self, module: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
         self.module = module
         self.own = trees is not None
         self.trees: list[Any] = list(trees or [])
         self.plain: PlainModels | None = None
+        self.mark = object()
         self._seen = self._watches() if self.own else {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
-        return {**vars(self), "plain": None, "trees": self.trees if self.own else [], "_seen": {}}
+        return {**vars(self), "mark": object(), "plain": None, "trees": self.trees if self.own else [], "_seen": {}}
 
     def _watches(self) -> dict[Any, Watch]:
         """Watch what the array's modules hold."""
