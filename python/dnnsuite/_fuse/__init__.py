@@ -5,7 +5,7 @@ from .array import Array
 from .batch import stack, unstack
 from .code.joined_outputs import is_record, names_of_record
 from .code.kept_state import SharedNumbers
-from .code.one_by_one import models_apart, plain_models_of, reads_own_values
+from .code.one_by_one import layers_set, models_apart, plain_models_of, reads_own_values
 from .code.own_values import names_of_own, numbers_read
 from .code.stand_in import attributes_alone, stands_in
 from .coverage import Cover, coverage, notes, take_notes
@@ -26,7 +26,7 @@ __all__ = [
     "StateBytes", "arrays_in",
     "asks_for_numbers", "attributes_alone", "coverage", "differ_by_numbers", "edition_of", "fuse",
     "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "is_record", "joined",
-    "loops", "models_apart", "names_of_own", "names_of_record", "narrow", "notes", "numbers_read",
+    "layers_set", "loops", "models_apart", "names_of_own", "names_of_record", "narrow", "notes", "numbers_read",
     "plain_models_of", "reads_own_values", "run_in_a_loop", "runs_of", "stack", "stands_in", "state_bytes",
     "take_from_models", "take_hooks", "take_notes", "unfuse", "unstack", "views", "width",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .._fuse import has_backward_hook, narrow, notes, take_notes
+from .._fuse import has_backward_hook, layers_set, narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
 from .._fuse.loop_choice import in_a_loop
@@ -90,6 +90,10 @@ class Shard:
             if not role.startswith("plan")
         )
         return code, layouts
+
+    def layers_set(self) -> list[Any]:
+        """List what the models' code has set in layers: a recording holds it as constants."""
+        return layers_set(self.array)
 
     def plans(self) -> Plans:
         """Describe the optimizers' plan of each group: its rule, and the places of its parameters."""

@@ -31,6 +31,9 @@ class Shard:
     def facts(self, era, without=()):
         return "code", "layout"
 
+    def layers_set(self):
+        return []
+
     def plans(self):
         return ["plan"]
 

@@ -27,6 +27,9 @@ class Shard:
     def facts(self, era):
         return "code", "layout"
 
+    def layers_set(self):
+        return []
+
     def plans(self):
         return ["plan"]
 

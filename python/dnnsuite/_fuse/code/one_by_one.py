@@ -50,6 +50,15 @@ def plain_models_of(module: torch.nn.Module) -> list[PlainModels]:
     return found[:1] if len(found) == 2 and found[0] is found[1] else found
 
 
+def layers_set(array: torch.nn.Module) -> list[Any]:
+    """List what code of models that run one by one has set in its layers, such as a rate of batch norm, since the
+    models were made."""
+    found = [
+        (place, plain.layers_set()) for place, module in enumerate(array.modules()) for plain in plain_models_of(module)
+    ]
+    return [one for one in found if one[1]]
+
+
 def reads_own_values(array: torch.nn.Module) -> bool:
     """Return True if the models of a part run one by one because code reads, or makes, values of each model's own."""
     parts: list[Any] = [vars(module).get("_fused_parts") for module in array.modules()]

@@ -171,6 +171,11 @@ class PlainModels:
         followed = [part.follow() for part in self._parts]
         return all(followed)
 
+    def layers_set(self) -> list[Any]:
+        """List what the models' code has set in layers, by the place of the layer."""
+        found = [(place, part.settings_set()) for place, part in enumerate(self._parts if self.has_run else ())]
+        return [one for one in found if one[1]]
+
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""
         kept = [part.marks() for part in self._parts]

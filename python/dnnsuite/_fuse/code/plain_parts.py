@@ -30,6 +30,19 @@ class Part:
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self.outdated = False  # the plain models must be made anew
+        self._settings = self._settings_now()
+
+    def _settings_now(self) -> list[tuple[Any, ...]]:
+        """List for each model what decides on a layer of torch's beside its tensors; nothing for a user's module."""
+        if not isinstance(self.module, ArrayModule):
+            return []
+        names = ("training", *getattr(type(self.owners[0]), "__constants__", ()))
+        return [tuple(vars(one).get(name) for name in names) for one in self.owners]
+
+    def settings_set(self) -> list[tuple[Any, ...]]:
+        """List what decides on a layer, for each model, if the models' code has set some of it; else nothing."""
+        now = self._settings_now()
+        return [] if now == self._settings else now
 
     def changed(self) -> list[str]:
         """List the attributes that were set, or changed in place, since the last call."""

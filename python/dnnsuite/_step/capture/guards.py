@@ -295,11 +295,8 @@ def _one_by_one(module: torch.nn.Module, era: object) -> Any:
     """Describe the way a user's code runs: for all models at once or one by one, and with which attributes."""
     parts, report = module.__dict__.get("_fused_parts"), module.__dict__.get("_fused_report")
     own: tuple[Any, ...] = ()
-    if parts is not None:  # each model's, which are others in another shard
-        trees = parts.trees if parts.own else []
-        if parts.plain is not None and parts.plain.has_run:
-            trees = [*trees, *parts.plain.models]
-        own = tuple(module_facts(tree, (era, parts.mark)) for tree in trees)
+    if parts is not None and parts.own:  # each model's, which are others in another shard
+        own = tuple(module_facts(tree, (era, parts.mark)) for tree in parts.trees)
     return own, report is not None and report.reason
 
 

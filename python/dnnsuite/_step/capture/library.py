@@ -37,6 +37,9 @@ class Subject(Protocol):
         """List everything that its code can see except tensors' values, and except attributes of modules that are left
         out. `era` replaces values that cannot be compared."""
 
+    def layers_set(self) -> list[Any]:
+        """List what code of its models has set in layers since the models were made."""
+
     def plans(self) -> Plans:
         """Describe the optimizer's plans, for `prepare` of another shard."""
 
@@ -64,6 +67,7 @@ class Proven:
     numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
     looks: Looks = NO_LOOKS  # values that Python has read
     notes: Sequence[Any] = ()  # what the code has told about itself
+    layers: Sequence[Any] = ()  # what the code had set in layers
     settled: bool = True  # tensors without a role are known to be those of any shard
 
     @property
@@ -91,7 +95,7 @@ class Proven:
 
     def serve(self, subject: Subject) -> tuple[Replay, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
-        if not self.settled or not all(read.known for read in self.reads):
+        if not self.settled or not all(read.known for read in self.reads) or self.layers != subject.layers_set():
             return None
         subject.prepare(self.plans)
         subject.take_notes(self.notes)
@@ -138,6 +142,7 @@ def prove(
         None if numbers is None else numbers.without_recording(),
         looks,
         subject.notes(),
+        subject.layers_set(),
     )
     made.settled = not made.others
     return made

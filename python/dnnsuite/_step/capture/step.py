@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..._fuse import differ_by_numbers
+from ..._fuse import differ_by_numbers, layers_set
 from ..._state import PLAIN
 from ..._torch import no_capture
 from ...nn.array_module import ArrayModule
@@ -476,7 +476,7 @@ class CapturedStep:
 
 def _settings(array: torch.nn.Module) -> list[Any]:
     """List what decides on a step beside values and attributes of user's modules: which parameters are trained, modes
-    of training, and plain attributes of layers."""
+    of training, and plain attributes of layers, also those of models that run one by one."""
     found: list[Any] = [parameter.requires_grad for parameter in array.parameters()]
     for _, module in guards.modules_of(array):
         found.append(module.training)
@@ -484,4 +484,4 @@ def _settings(array: torch.nn.Module) -> list[Any]:
             users = vars(module).get("extra_attributes", ())
             found += [(n, v) for n, v in vars(module).items() if isinstance(v, PLAIN) and n not in users]
             found += [list(getattr(module, name, ())) for name in module.per_model_lists]
-    return found
+    return [*found, layers_set(array)]
