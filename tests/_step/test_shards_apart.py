@@ -76,7 +76,7 @@ def trained_alone(models, batches):
     return torch.tensor(losses, dtype=torch.float64).T, [model.state_dict() for model in models]
 
 
-@pytest.mark.parametrize(("threads", "width"), [(1, 2), (2, 2), (2, None)])
+@pytest.mark.parametrize(("threads", "width"), [(1, 2), (2, 2)])
 @pytest.mark.parametrize("own", [(0, 0, 1, 1), (0, 1, 0, 1), (1, 1, 1, 1)])
 @pytest.mark.parametrize("kind", [Scales, SetsALayersNumber, SetsALayersMode, SetsByTheBatch])
 def test_models_of_shards_that_go_other_ways_train_as_alone(kind, own, threads, width):
