@@ -60,3 +60,15 @@ def test_a_folder_in_the_place_of_the_file_is_named(tmp_path):
     with pytest.raises(OutputError, match=r"trials\.jsonl: Is a directory"):
         TrialLog(tmp_path / "trials.jsonl").add({"trial-0": trial("x", 1)})
     assert "Is a directory" in read_trials(tmp_path)[1][0]
+
+
+def test_a_log_does_not_grow_without_an_end(tmp_path):
+    """A trial under way is written each minute, with its whole history; the last line alone counts."""
+    path = tmp_path / "trials.jsonl"
+    log = TrialLog(path, spare_bytes=0)
+    for epochs in range(40):
+        log.add({"trial-0": trial("x", epochs), "trial-1": trial("y", epochs)})
+        assert reached(tmp_path) == {"trial-0": epochs, "trial-1": epochs}
+        assert len(path.read_text().splitlines()) <= 6
+    TrialLog(path, spare_bytes=0).add({"trial-0": trial("x", 50)})
+    assert reached(tmp_path) == {"trial-0": 50, "trial-1": 39}

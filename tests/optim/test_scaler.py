@@ -161,7 +161,7 @@ def test_refuses():
         scaler.scale(torch.tensor(1.0))
     with pytest.raises(InvalidArgument, match=r"torch\.amp"):
         scaler.step(torch.optim.SGD([parameter]))
-    with pytest.raises(InvalidArgument, match="growth_factor must lie"):
+    with pytest.raises(InvalidArgument, match="growth_factor must be between"):
         optim.GradScaler("cpu", growth_factor=1.0, B=2)
 
 

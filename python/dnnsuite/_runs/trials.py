@@ -18,7 +18,6 @@ from ..errors import reason
 from .record import BadRecord, RunRecord
 
 LOGS = "trials*.jsonl"
-SPARE_BYTES = 2**20  # of lines that later ones replace, which may stay
 
 
 class Lines:
@@ -67,11 +66,15 @@ class Lines:
 
 
 class TrialLog:
-    """The file to which this process adds records."""
+    """The file to which this process adds records.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        spare_bytes: size of the lines that later ones replace, and that may stay.
+    """
+
+    def __init__(self, path: Path, spare_bytes: int = 2**20) -> None:
         self._lines: Lines | None = None
-        self._path, self._last, self._bytes = path, dict[str, str](), 0
+        self._path, self._spare, self._last, self._bytes = path, spare_bytes, dict[str, str](), 0
 
     def add(self, records: Mapping[str, RunRecord]) -> None:
         """Add the records of runs of these names, all or none."""
@@ -82,7 +85,7 @@ class TrialLog:
         self._lines.end += self._lines.add(list(new.values()))
         self._last |= new
         self._bytes += sum(map(len, new.values()))
-        if self._bytes > 2 * sum(map(len, self._last.values())) + SPARE_BYTES:
+        if self._bytes > 2 * sum(map(len, self._last.values())) + self._spare:
             self._drop_replaced()
 
     def forget(self) -> None:

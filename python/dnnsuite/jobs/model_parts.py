@@ -256,7 +256,7 @@ def _made(room: Any, made: Made, of: Any, hyper: Values, **more: Any) -> Any:
 def with_names(model: torch.nn.Module) -> torch.nn.Module:
     """Note its name at each parameter of a model, for :func:`optimizers_of`; return the model."""
     for name, parameter in model.named_parameters():
-        parameter._name_in_model = name  # type: ignore[attr-defined]
+        parameter.name_in_model = name  # type: ignore[attr-defined]
     return model
 
 
@@ -268,7 +268,7 @@ def optimizers_of(
     Args:
         fused: True for torch's implementations in one kernel, where there are any.
     """
-    trained = {parameter._name_in_model: parameter for parameter in parameters if parameter.requires_grad}
+    trained = {parameter.name_in_model: parameter for parameter in parameters if parameter.requires_grad}
     found = []
     for made, own in workload.optimizers(trained, hyper):
         kind = getattr(torch.optim, made.name)
