@@ -120,10 +120,7 @@ def test_an_end_among_the_last_renames_is_gone_on_from(tmp_path: Path, folder: P
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (
-            lambda folder: (folder / name(2)).unlink(),
-            "does not have 1 of 4 images that have a label, ILSVRC2012",
-        ),
+        (lambda folder: (folder / name(2)).unlink(), "does not have 1 of 4 images that have a label, ILSVRC2012"),
         (lambda folder: (folder / "cat.jpg").touch(), "cat.jpg has no label|has 5 images, and the list 4"),
         (lambda folder: (folder / name(5)).touch(), "00000005 has no label: the list has 4"),
         (
