@@ -47,3 +47,18 @@ def test_a_kill_at_a_write_leaves_what_goes_on_to_the_same_comparison(tmp_path):
         assert in_child(lambda out=out, number=number: tune(out), number) is None
         in_child(lambda out=out: tune(out))
         assert told(out) == whole, number
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_modes_that_differ_fail_where_they_compute_the_same_bits(tmp_path, exact):
+    """On a GPU they agree up to rounding."""
+
+    def other(mode, repeat, folder, again):
+        return run(folder, "random", mode=mode, seed=0 if mode == "hfta" else 1, epochs=1, resume=again)
+
+    found = compare(other, ["hfta", "serial"], 1, tmp_path, resume=False, unavailable={}, exact=exact)
+    assert not found.same
+    assert found.failed is exact
+    assert found.verdict.startswith("the modes found different best configurations (hfta ")
+    assert ("rounding" in found.verdict) is not exact
+    assert found.to_dict()["verdict"] == found.verdict

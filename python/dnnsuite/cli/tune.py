@@ -150,7 +150,8 @@ def tune(
         said = search_on_cluster(plan, where, cluster or "slurm", parameters(cluster_option or []), resume, as_json)
         _print(said, where, as_json)
         return 0 if said["same"] else FAILED
-    comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen))
+    on_cpu = not str(chosen).startswith("cuda")
+    comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen), exact=on_cpu)
     comparison.save(where)
     told = comparison.to_dict()
     if lora:
@@ -160,7 +161,7 @@ def tune(
     if preset == "quick" and isinstance(found, JobSweep) and not as_json:
         batches = epochs * found.iters_per_epoch
         print(f"note: quick trains a model on {batches} batches at most: to compare modes, not for a final accuracy")
-    return 0 if comparison.same else FAILED
+    return FAILED if comparison.failed else 0
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -281,9 +282,8 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
     if len(rows) > 1 and not any("speedup" in row for row in rows):
         why = "was resumed" if any(row["resumed"] for row in rows) else "ran once: see --repeats"
         print(f"note: no ratio of times is given, for a search {why}")
-    if len(rows) > 1:
-        same = "all modes found the same best configuration"
-        print(same if found["same"] else "the modes found different best ones")
+    if found["verdict"]:
+        print(found["verdict"])
     print("\n".join(files))
 
 

@@ -32,10 +32,12 @@ class Comparison:
     Attributes:
         sweeps: sweeps by mode.
         unavailable: reasons by mode.
+        exact: all modes compute the same bits. On a GPU they agree up to rounding, which training amplifies.
     """
 
     sweeps: Mapping[str, Sequence[Sweep]]
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = True
 
     @property
     def same(self) -> bool:
@@ -43,6 +45,26 @@ class Comparison:
         rows = [[(json.dumps(dict(s.best_config), sort_keys=True), s.best_value) for s in sweeps]
                 for sweeps in self.sweeps.values()]  # fmt: skip
         return all(row == rows[0] for row in rows)
+
+    @property
+    def failed(self) -> bool:
+        """True if the modes differ though they compute the same bits."""
+        return self.exact and not self.same
+
+    @property
+    def verdict(self) -> str:
+        """Sentence on what the modes found; empty for a single one."""
+        if len(self.sweeps) < 2:
+            return ""
+        if self.same:
+            return "all modes found the same best configuration"
+        configs = {json.dumps([dict(s.best_config) for s in sweeps], sort_keys=True) for sweeps in self.sweeps.values()}
+        which = "different best configurations"
+        if len(configs) == 1:
+            which = "the same best configuration with different values"
+        values = ", ".join(f"{mode} {sweeps[0].best_value:.6g}" for mode, sweeps in self.sweeps.items())
+        why = "" if self.exact else ": on a GPU they agree up to rounding, which training amplifies"
+        return f"the modes found {which} ({values}){why}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Plain values by mode: the best, seconds to it, their sum over trials, and speedups with intervals."""
@@ -93,8 +115,8 @@ class Comparison:
         """Plain values: the best of the first mode in a line, rows by mode, the names of the files."""
         first = next(iter(self.sweeps.values()))[0]
         return {
-            "best": first.describe(), "rows": self.rows(), "same": self.same, "unavailable": dict(self.unavailable),
-            "files": list(_FILES),
+            "best": first.describe(), "rows": self.rows(), "same": self.same, "verdict": self.verdict,
+            "unavailable": dict(self.unavailable), "files": list(_FILES),
         }  # fmt: skip
 
     def save(self, out: Path) -> None:
@@ -113,12 +135,14 @@ def compare(
     out: Path,
     resume: bool,
     unavailable: Mapping[str, str],
+    exact: bool = True,
 ) -> Comparison:
     """Run a search in each mode, in turns, `repeats` times.
 
     Args:
         run: (mode, repeat, directory, whether to resume) → the sweep.
         out: each sweep is in `out/run<repeat>/<mode>`.
+        exact: all modes compute the same bits here.
 
     Raises:
         InvalidArgument: no mode is left; the message has the reasons.
@@ -132,7 +156,7 @@ def compare(
         for mode in left:
             where = out / f"run{repeat}" / mode
             sweeps[mode].append(run(mode, repeat, where, resume and (where / "sweep.json").is_file()))
-    return Comparison(sweeps, dict(unavailable))
+    return Comparison(sweeps, dict(unavailable), exact)
 
 
 def _seconds_to_best(sweep: Sweep) -> float:
