@@ -156,10 +156,10 @@ class CarriedPython:
         Raises:
             InvalidArgument: what was set differs between shards, or is no plain value.
         """
-        for name, flag, (mine, *parts), before in self._flags:
-            values = [getattr(part, flag) for part in parts]
-            if any(value != before for value in values) and getattr(mine, flag) == before:  # else the user's counts
-                setattr(mine, flag, _of_all(f"{flag} of {name}", values))
+        for name, flag, (own, *others), was in self._flags:
+            values = [getattr(part, flag) for part in others]
+            if any(value != was for value in values) and getattr(own, flag) == was:  # else the user's counts
+                setattr(own, flag, _of_all(f"{flag} of {name}", values))
         before, self._layers = self._layers, [(name, [_noted(one) for one, _ in each]) for name, each in self._layers]
         for name, ((mine, known), *parts) in before:
             held = parts[0][1]
@@ -171,7 +171,7 @@ class CarriedPython:
                 if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
                     continue
                 values = [vars(part).get(key) for part, _ in parts]
-                if key in mine.per_model_lists:
+                if key in getattr(mine, "per_model_lists", ()):
                     made: Any = [value for own in values for value in own]
                 else:
                     made = _of_all(f"{key} of {name}", values)

@@ -63,9 +63,9 @@ class PlainModels:
         self._adopted: list[tuple[Any, Any, PlainModels]] = []  # a part, its models that run one by one, and these
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
-        known = {id(part.module): part for *_, plain in self._adopted for part in plain._parts}
+        known: dict[int, Part] = {id(part.module): part for *_, plain in self._adopted for part in plain._parts}
         pairs = [(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
-        self._parts = [
+        self._parts: list[Part] = [
             one
             if (one := known.get(id(part))) is not None and all(map(is_, one.owners, owners))
             else Part(part, owners)

@@ -103,7 +103,7 @@ def ctc_loss(
     if log_probs.dim() == 4:
         lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]
     each = [
-        F.ctc_loss(x, y, *(_for(x, one) for one in (of_inputs, of_targets)), blank, reduction, zero_infinity)
+        F.ctc_loss(x, y, _for(x, of_inputs), _for(x, of_targets), blank, reduction, zero_infinity)
         for x, y, of_inputs, of_targets in zip(log_probs, targets, *lengths, strict=True)
     ]
     if each:
