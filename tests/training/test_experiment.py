@@ -98,7 +98,7 @@ OTHER = {
     "optimizer": torch.optim.Adam, "schedule": tbd_tf2, "loss": torch.nn.functional.mse_loss,
     "metrics": torch.nn.Identity(), "batch_size": 7, "precision": "bf16", "channels_last": True, "compile": True,
     "set_to_none": False, "seed": 1, "drop_last": False, "most_steps": 3, "settings": {"k": 1}, "clip_norm": 0.5,
-    "after_step": torch.Tensor.clamp_,
+    "after_step": torch.Tensor.clamp_, "accumulate": 2,
 }  # fmt: skip
 
 
