@@ -70,7 +70,8 @@ def test_devices_find_what_one_process_finds(tmp_path):
     assert sweep.table.drop(columns="seconds").equals(whole.table.drop(columns="seconds"))
     for key, value in whole.best_state_dict.items():
         assert torch.equal(value, sweep.best_model.state_dict()[key])
-    assert len(workers(out)) == 2
+    assert 1 <= len(workers(out)) <= 2  # the first may be done before the second has begun
+    assert {"cpu-0", "cpu-1"} <= {path.name for path in (out / "devices").iterdir()}
     told = json.loads((out / "devices/cpu-0/spec.json").read_text())
     assert told["task"] == "dnnsuite.tuning.device_task:task"
     epochs = [event for event in heard if event.kind == "epoch"]
