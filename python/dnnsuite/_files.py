@@ -154,7 +154,7 @@ def json_text(value: Any, indent: int | None = 1) -> str:
 def sealed(value: Mapping[str, Any], indent: int | None = None) -> str:
     """Return values as JSON with a checksum of them, `sum`, which :func:`unsealed` compares."""
     text = json_text(value, None)[:-1]
-    own = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    own = checksum(text)
     return f'{text[:-1]}, "sum": "{own}"}}' if indent is None else json_text({**value, "sum": own}, indent)
 
 
@@ -168,12 +168,17 @@ def unsealed(value: Any) -> Any:
         return value
     value = dict(value)
     told = value.pop("sum")
-    if told != hashlib.blake2b(json.dumps(value).encode(), digest_size=8).hexdigest():
+    if told != checksum(json.dumps(value)):
         raise Unsealed(
             "it was changed after it was written (its checksum differs): restore it; or remove its entry 'sum', which "
             "takes it as it is"
         )
     return value
+
+
+def checksum(value: str | bytes) -> str:
+    """Return 16 digits that tell another text, or other bytes, from these."""
+    return hashlib.blake2b(value.encode() if isinstance(value, str) else value, digest_size=8).hexdigest()
 
 
 def _finite(value: Any) -> Any:

@@ -27,6 +27,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from .._code import changed_names, codes_of, content_of
+from .._files import checksum
 from ..errors import InvalidArgument, did_you_mean
 from .surroundings import changed_files, files_named, may_name_a_file, settings_of_torch, variables_read
 
@@ -266,7 +267,7 @@ class _Walk:
         for name, value in reached:
             if name not in self._state or callable(value) or isinstance(value, types.ModuleType):
                 lines.append(f"{name}={self._reached(value, f'{place}: {name}', depth)}")
-        text = f"code {_digest(chr(10).join(lines))}"
+        text = f"code {checksum(chr(10).join(lines))}"
         self._note(place, text, f"{code.co_filename}:{code.co_firstlineno}")
         return text
 
@@ -322,7 +323,7 @@ class _Walk:
         for name, value in sorted(vars(kind).items()):
             if name not in _OF_A_CLASS and name not in self._state:
                 lines.append(f"{name}={self.text(value, f'{place}.{name}', depth)}")
-        return f"class {_digest(chr(10).join(lines))}"
+        return f"class {checksum(chr(10).join(lines))}"
 
     def _module(self, module: types.ModuleType) -> str:
         """A module of the user's stands for what code reads of it, which is followed once all code was seen."""
@@ -371,7 +372,7 @@ class _Walk:
             )  # fmt: skip
             return _short(f"{self.text(kind, place, depth)}({inner})")
         try:
-            return f"{self.text(kind, place, depth)} {_digest(pickle.dumps(value, 4))}"
+            return f"{self.text(kind, place, depth)} {checksum(pickle.dumps(value, 4))}"
         except Exception:
             return self._unknown(value, place)
 
@@ -405,11 +406,7 @@ def _short(text: str, shown: str | None = None) -> str:
     if shown == text and len(text) <= _SHORT:
         return text
     kind = shown.partition(" ")[0] if shown.startswith(("code ", "class ")) else f"{shown[:20]}…"
-    return f"{kind} {_digest(text)}"
-
-
-def _digest(value: str | bytes) -> str:
-    return hashlib.blake2b(value.encode() if isinstance(value, str) else value, digest_size=8).hexdigest()
+    return f"{kind} {checksum(text)}"
 
 
 def _at(place: str, key: Any) -> str:

@@ -47,8 +47,8 @@ class Shard:
         self.start, self.length, self.whole = start, length, array
         self.is_whole, self._loop, self._itself = length == array_width(array), loop, itself
         _refuse_backward_hooks(array)
-        whole: dict[int, torch.Tensor] = {id(p): p for p in array.parameters()}
-        views = whole if itself else views_of(array, start, length)
+        views: dict[int, torch.Tensor]
+        views = {id(p): p for p in array.parameters()} if itself else views_of(array, start, length)
         self.array = array if itself else narrow(array, start, length, views)
         self._kept = _buffers_of(self.array)
         self._parts = [ShardPart(part, views, start, length) for part in parts]

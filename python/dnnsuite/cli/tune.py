@@ -150,8 +150,7 @@ def tune(
         said = search_on_cluster(plan, where, cluster or "slurm", parameters(cluster_option or []), resume, as_json)
         _print(said, where, as_json)
         return 0 if said["same"] else FAILED
-    on_cpu = not str(chosen).startswith("cuda")
-    comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen), exact=on_cpu)
+    comparison = compare(run, wanted, repeats, where, resume, _unavailable(wanted, chosen), exact=chosen == "cpu")
     comparison.save(where)
     told = comparison.to_dict()
     if lora:

@@ -103,9 +103,9 @@ def random_numbers(
     if not elements:
         return out
     calls = -(-elements // (32 if wide else 64)) * 16
-    bits = [struct.unpack("q", struct.pack("d", value))[0] for value in (first, second)]
     if distribution == "bernoulli" and not wide:  # compared as it would be with numbers of float32
-        bits[0] = struct.unpack("q", struct.pack("d", struct.unpack("f", struct.pack("f", first))[0]))[0]
+        (first,) = struct.unpack("f", struct.pack("f", first))
+    bits = struct.unpack("2q", struct.pack("2d", first, second))
     with torch.cuda.device(like.device) if like.is_cuda else nullcontext():
         for begin in range(0, len(like), _MOST_IN_GRID):
             own, streams = out[begin : begin + _MOST_IN_GRID], rng[begin : begin + _MOST_IN_GRID]
