@@ -5,6 +5,7 @@ import collections
 import itertools
 import types
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import hypothesis
 import hypothesis.strategies as st
@@ -20,6 +21,11 @@ class Slotted:
 
     def __init__(self):
         self.weight, self.held = 1.0, {"a": [1]}
+
+
+class Fields(NamedTuple):
+    weights: dict
+    scale: float = 1.0
 
 
 class Below(Slotted):
@@ -41,6 +47,16 @@ def test_names_choose_attributes_and_places_replace_values():
         assert found == value
         put(7)
     assert (config.weights, config.beta, config.other) == ({"kl": [7, 7]}, 7, 4.0)
+
+
+def test_named_tuples_are_compared_by_their_fields():
+    value = Fields({"kl": 0.5})
+    walk = Walk(value, frozenset(("weights", "scale")))
+    assert not walk.unknown
+    assert walk.same()
+    assert Walk(value._replace(scale=2.0), walk.names).snapshot != walk.snapshot
+    value.weights["kl"] = 0.25
+    assert not walk.same()
 
 
 values = st.recursive(

@@ -17,6 +17,7 @@ import tempfile
 import time
 import types
 import weakref
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -83,6 +84,10 @@ class Described:
 @dataclasses.dataclass(frozen=True)
 class Frozen:
     value: float = 1.0
+
+
+class Named(NamedTuple):
+    value: float
 
 
 class Speaker:
@@ -307,6 +312,7 @@ KINDS = {
         lambda v: held_in(v, lambda v: setattr(type(v), "late", 10.0)),
     ),
     "frozen dataclass": Kind(Frozen, attribute, lambda v: held_in(v, lambda v: object.__setattr__(v, "value", 10.0))),
+    "named tuple": Kind(lambda: Named(1.0), attribute, lambda v: v._replace(value=10.0)),
     "descriptor": Kind(Described, attribute, set_value),
     "class of an object": Kind(lambda: type("Own", (), {"value": 1.0})(), attribute, give_class),
     "bases of a class": Kind(with_a_base, attribute, give_base),

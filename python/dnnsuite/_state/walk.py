@@ -44,7 +44,10 @@ _NO_VALUES = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
     *(property, classmethod, staticmethod, functools.cached_property),
 )
-_OF_C = (types.MemberDescriptorType, types.GetSetDescriptorType)
+_OF_C = (
+    *(types.MemberDescriptorType, types.GetSetDescriptorType),
+    type(collections.namedtuple("_Fields", "field").field),  # which reads an element of the tuple
+)
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 
 Path = tuple[int, ...]
