@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import collections
+import collections.abc
 import contextvars
 import ctypes
 import enum
@@ -249,13 +250,14 @@ def _register_each(kinds: Iterable[Any], handler: Handler) -> None:
 
 _OPERATOR = type(torch.ops.aten.add.Tensor).__mro__[1]  # those of higher order, too
 _SIMPLE_OF_C = ctypes.c_int.__mro__[1]
+_CLASSES_SEEN = type(vars(collections.abc.Sized)["_abc_impl"])  # what an abstract class remembers of `isinstance`
 
 register(object, look_at_object)
 _register_each(
     (
         *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
         *(_OPERATOR, type(torch.ops.aten.add), threading.Thread),
-        *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock())),
+        *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
     ),
     _by_identity,
 )

@@ -34,7 +34,13 @@ class LoraLinear(LoraLayer):
         if not self.enabled:
             return result
         dropout, a, b = self._parts()
-        hidden = ops.linear(dropout(x.to(a.weight.dtype)), a.weight, in_order=True)
+        p, rng = dropout.draw()
+        if p is not None and rng is not None:
+            x = dropout.drop(x.to(a.weight.dtype), p, rng)
+        if b.bias is None and ops.adds_low_rank(result, x, a.weight, b.weight):
+            rows, inputs = (t.reshape(self.B, t.shape[1:-1].numel(), t.shape[-1]) for t in (result, x))
+            return ops.low_rank_update(rows, inputs, a.weight, b.weight, self.scale).view(result.shape)
+        hidden = ops.linear(x.to(a.weight.dtype), a.weight, in_order=True)
         bias = None if b.bias is None else b.bias * self.scale.unsqueeze(1)
         product = ops.linear(self._scaled(hidden), b.weight, bias, in_order=True)
         return (result + product).to(result.dtype)
@@ -50,16 +56,21 @@ def of_each_model(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
     return torch.cat([row[:count] for row, count in zip(padded, tokens, strict=True)]).unsqueeze(0)
 
 
-def lora_of_rows(layer: LoraLinear, result: torch.Tensor, x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
-    """Add each model's update of a linear layer to the base's `result` on its tokens."""
+def lora_of_rows(
+    layer: LoraLinear, result: torch.Tensor, x: torch.Tensor, tokens: list[int], offsets: Callable[[], torch.Tensor]
+) -> torch.Tensor:
+    """Add each model's update of a linear layer to the base's `result` on its tokens, whose `offsets` are `[B + 1]`."""
     if not layer.enabled:
         return result
     dropout, a, b = layer._parts()
-    inputs = x.to(a.weight.dtype)
     if layer.training and any(dropout.rates):
-        inputs = of_each_model(dropout, inputs, tokens)
+        x = of_each_model(dropout, x.to(a.weight.dtype), tokens)
     else:
         dropout.draw()  # which counts the call
+    if b.bias is None and ops.adds_low_rank(result, x, a.weight, b.weight):
+        given = result[0], x[0], a.weight, b.weight, layer.scale
+        return ops.low_rank_update(*given, offsets(), max(tokens)).unsqueeze(0)
+    inputs = x.to(a.weight.dtype)
     added = result if result.dtype == inputs.dtype else result.new_zeros((), dtype=inputs.dtype).expand(result.shape)
     found = _Updated.apply(added[0], inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
     if b.bias is not None:

@@ -13,6 +13,8 @@ says why and gets padded batches.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -44,11 +46,18 @@ class Layout:
         layers: the array's own layers by their path in the base; none for the base alone.
         models: number of tokens of each model.
         sequences: number of tokens of each sequence.
+        device: that of the row.
     """
 
     layers: Mapping[str, Any]
     models: list[int]
     sequences: list[int]
+    device: torch.device
+
+    @functools.cached_property
+    def offsets(self) -> torch.Tensor:
+        """Where each model's tokens begin, and the last one's end: `[B + 1]`, on the device."""
+        return torch.tensor([0, *itertools.accumulate(self.models)], device=self.device)
 
 
 class _Now(threading.local):
@@ -98,7 +107,7 @@ class _Place(torch.nn.Module):
         if x is None or args[1:] or kwargs or x.shape[:2] != (1, total):
             raise NotInRows(f"{self.path} is not called with the tokens of a row alone")
         if isinstance(layer, LoraLinear):
-            return lora_of_rows(layer, self.base_layer(x), x, layout.models)
+            return lora_of_rows(layer, self.base_layer(x), x, layout.models, lambda: layout.offsets)
         if isinstance(layer, nn.Dropout) and not (layer.training and any(layer.rates)):
             layer.draw()  # which counts the call
             return x
@@ -222,7 +231,7 @@ class RowsModel:
         if positions is None:
             positions = torch.arange(T, device=mask.device).expand(mask.shape)
         wanted = torch.nn.functional.pad(labels, (0, 1), value=-100)[mask]
-        layout = Layout(layers, [sum(row) for row in lengths], [n for row in lengths for n in row if n])
+        layout = Layout(layers, [sum(row) for row in lengths], [n for row in lengths for n in row if n], mask.device)
         self._train(training)
         with _laid_out(layout):
             chosen = wanted != -100
@@ -269,7 +278,7 @@ class RowsModel:
         if _now.attentions != config.num_hidden_layers:
             raise NotInRows("not every layer of it attends by transformers' table of attention functions")
         ids, positions = self._audit()
-        with _laid_out(Layout({}, _MODELS, _SEQUENCES)):
+        with _laid_out(Layout({}, _MODELS, _SEQUENCES, ids.device)):
             _attend_by(tree, None)
             alone = [tree(input_ids=part[None], use_cache=False).logits for part in ids.split(_SEQUENCES)]
             _attend_by(tree, _NAME)
@@ -292,7 +301,7 @@ class RowsModel:
         """Logits of the audit's row, with `layers` in their places."""
         self._train(False)
         ids, positions = self._audit()
-        with _laid_out(Layout(layers, _MODELS, _SEQUENCES)):
+        with _laid_out(Layout(layers, _MODELS, _SEQUENCES, ids.device)):
             try:
                 found: torch.Tensor = self._tree(
                     input_ids=ids[None], position_ids=positions[None], use_cache=False

@@ -214,6 +214,20 @@ def test_a_tensor_of_another_device_is_refused_before_a_capture():
     assert device.captured == 0
 
 
+@pytest.mark.parametrize("outside", [False, True])
+def test_what_the_host_computes_of_constants_is_no_part_of_a_graph(outside):
+    """As transformers' caches count; but a number of the host that was there before could change."""
+    count = torch.zeros((), device="cpu")
+    with StepRecorder([], home=torch.device("meta")) as recorder:
+        own = count if outside else torch.tensor(0.0)
+        own = own + torch.tensor(3.0)
+        torch.ones(2, device="meta") * own
+    assert (recorder.recording.refusal is not None) == outside
+    with StepRecorder([], home=torch.device("meta")) as recorder:
+        torch.ones(2).to("meta")
+    assert "meets a tensor on cpu" in recorder.recording.refusal
+
+
 def test_a_refused_capture_names_the_reason_and_training_goes_on():
     class Refusing(GraphDouble):
         def capture(self, step):
@@ -277,6 +291,27 @@ def test_a_capture_of_a_public_model_waits_for_no_value(monkeypatch):
     _, mode = train_on_cpu(CudaGraphs(device), loss, lambda: transformers.LlamaForCausalLM(config), given=given)
     assert (mode, device.captured) == ("captured", 1)
     assert compared
+
+
+def test_a_capture_knows_values_that_hold():
+    """CUDA hands none over meanwhile. Of a constant of the code, and of a tensor that seldom changes."""
+    doubled = torch.tensor(False)
+
+    def loss(array, x, y):
+        assert (torch.arange(3) == torch.arange(3)).all()
+        return cross_entropy(array, x, y) * (2 if doubled else 1)
+
+    def given():
+        for count, batch in enumerate(batches(10)):
+            doubled.fill_(count >= 6)
+            yield batch
+
+    device = GraphDouble()
+    written, _ = train_on_cpu(None, loss, given=given())
+    replayed, mode = train_on_cpu(CudaGraphs(device), loss, given=given())
+    torch.testing.assert_close(replayed, written, rtol=1e-4, atol=1e-5)
+    assert mode == "captured"
+    assert device.captured >= 2
 
 
 class Counting(torch.nn.Module):

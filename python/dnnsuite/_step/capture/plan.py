@@ -178,6 +178,7 @@ class StepRecording:
     written: set[int] = field(default_factory=set)  # storages that an operator writes into
     read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
     looks: list[int] = field(default_factory=list)  # places of the assertions of what Python has read
+    values: list[tuple[str, Any]] = field(default_factory=list)  # of what holds, as operators gave them to Python
     in_loops: set[int] = field(default_factory=set)  # those of them that are in a loop of the user's code
     numbers: dict[int, type] = field(default_factory=dict)  # slots of inputs that are Python's numbers
     losses: int = -1

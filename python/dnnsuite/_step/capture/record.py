@@ -21,6 +21,7 @@ _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
 #: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
 _BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
 _COUNTS = "aten.bincount"
+_COPIES = frozenset(("aten._to_copy", "aten.copy_"))
 #: Operators whose gradients torch computes by another formula, with other bits, while a dispatch mode watches, and the
 #: places of the arguments that these gradients are of; found by comparing both on torch's own samples.
 OTHER_GRADIENTS = {"aten.prod": (0,), "aten.masked_fill": (2,)}
@@ -72,6 +73,7 @@ class StepRecorder(TorchDispatchMode):
         self._inner: set[int] = set()  # storages of inputs and results
         self._outer: set[int] = set()  # storages of external tensors
         self._constant: set[int] = set()
+        self._hosted: set[int] = set()  # storages of the host's that the step makes of numbers
         self.taken: torch.Tensor | None = None
         self._follows_floats = False
         self._origins: dict[int, set[int]] = {}  # of what follows from external and fixed tensors alone: which
@@ -163,8 +165,10 @@ class StepRecorder(TorchDispatchMode):
         if operator is not None:
             try:
                 if self._home is not None:
-                    self._check_devices(operator.name, [*given, output])
+                    self._check_devices(operator, given, output)
                 self._note(func, operator, given, arguments, output)
+                if operator.looks and self.recording.refusal is None:
+                    self.recording.values.append((operator.name, output))
                 if operator.scalar:
                     self._look(given[0], arguments[0], output)
                 elif operator.name == _COUNTS and self.recording.refusal is None:
@@ -213,16 +217,26 @@ class StepRecorder(TorchDispatchMode):
             if not outer.isdisjoint(storage[slot] for slot in written_slots(operator, arguments)):
                 raise WritesElsewhere
 
-    def _check_devices(self, name: str, values: Sequence[Any]) -> None:
+    def _check_devices(self, operator: Operator, given: Sequence[Any], output: Any) -> None:
         """Refuse a tensor of another device: a graph would keep its current value, or CUDA would refuse it and fail in
-        every later step of the process."""
-        plans = name.startswith("dnnsuite.")  # whole numbers on the host, read when the operator is launched
-        for value in values:
-            for tensor in value if isinstance(value, (list, tuple)) else [value]:
-                if not isinstance(tensor, torch.Tensor) or tensor.device == self._home or not tensor.numel():
-                    continue  # one without numbers has no values to keep: a checkpoint makes such
-                if not plans or tensor.is_floating_point():
-                    self._refuse(f"{name} meets a tensor on {tensor.device}, and a graph runs on {self._home} alone")
+        every later step of the process. What the step makes of Python's numbers alone on the host is the same each
+        time, and so is a scalar of that kind among the operands of the device."""
+        name, taken, made = operator.name, _tensors_in(given), _tensors_in([output])
+        strange = [tensor for tensor in taken + made if tensor.device != self._home and tensor.numel()]
+        if not strange:
+            return  # one without numbers has no values to keep: a checkpoint makes such
+        if name.startswith("dnnsuite."):  # whole numbers on the host, read when the operator is launched
+            strange = [tensor for tensor in strange if tensor.is_floating_point()]
+        elif name.startswith("aten._scaled_dot_product"):  # a seed, which nothing reads without dropout
+            strange = [tensor for tensor in strange if tensor.dim() or tensor.is_floating_point()]
+        elif not operator.draws and all(tensor.device != self._home for tensor in taken + made):
+            strange = [t for t in taken if name != "aten.lift_fresh" and _key(t)[0] not in self._hosted]
+            if not strange:
+                self._hosted |= {_key(tensor)[0] for tensor in made}
+        elif name not in _COPIES:
+            strange = [tensor for tensor in strange if tensor.dim() or _key(tensor)[0] not in self._hosted]
+        if strange:
+            self._refuse(f"{name} meets a tensor on {strange[0].device}, and a graph runs on {self._home} alone")
 
     def _look(self, tensor: torch.Tensor, slot: TensorSlot, value: Any) -> None:
         """Add an assertion of the value that Python has read. Floats, which differ in each step, are followed where
@@ -354,6 +368,11 @@ def _key(tensor: torch.Tensor) -> Key:
     storage = tensor.untyped_storage()._cdata
     lazily = tensor.is_conj(), tensor.is_neg()  # bits of the view, not of its memory
     return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, lazily
+
+
+def _tensors_in(values: Sequence[Any]) -> list[torch.Tensor]:
+    each = (one for value in values for one in (value if isinstance(value, (list, tuple)) else [value]))
+    return [one for one in each if isinstance(one, torch.Tensor)]
 
 
 def _takes_gradient(values: Sequence[Any], places: Sequence[int]) -> bool:
