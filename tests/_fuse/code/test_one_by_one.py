@@ -203,3 +203,49 @@ def test_code_that_writes_into_its_argument(returns_it):
         model(x[index]).sum().backward()
         assert_near(array.conv.weight.grad[index], model.conv.weight.grad)
     assert_near(array(x)[1], models[1](x[1]))
+
+
+class Memory:
+    """An object that no two models can share, as a cache of keys and values."""
+
+    def __init__(self):
+        self.total = 0.0
+
+    def take(self, x):
+        self.total = self.total + x
+        return self.total
+
+
+class Remembers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x, memory=None):
+        memory = Memory() if memory is None else memory
+        x = self.layer(x)
+        return memory.take(x if x.sum() > 0 else -x), memory
+
+
+class Twice(torch.nn.Module):
+    """Hands the memory of its part from call to call, and looks into it where asked."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.part, self.looks = Remembers(), looks
+
+    def forward(self, x):
+        y, memory = self.part(x)
+        y, memory = self.part(y, memory)
+        return y + memory.total if self.looks else y
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_an_object_that_a_part_hands_out_comes_back_to_its_model(looks):
+    torch.manual_seed(0)
+    models = [Twice(looks) for _ in range(4)]
+    array = dnnsuite.fuse(models)
+    for _ in range(2):
+        x = torch.randn(4, 3, 4)
+        wanted = torch.stack([model(own) for model, own in zip(models, x, strict=True)])
+        torch.testing.assert_close(array(x), wanted)

@@ -15,6 +15,11 @@ from ..._torch import tree_flatten, tree_unflatten
 from ...nn.model_tensor import ModelTensor, NotFusable
 
 
+class OfEachModel(list[Any]):
+    """Objects of the models that cannot be joined, a cache for example, one of each. As an argument of a later call
+    of models one by one, each gets its own."""
+
+
 def joined(outputs: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
     """Stack the outputs of the models, tensor by tensor; `wrap` is called on each stack `[B, ...]`.
 
@@ -52,7 +57,7 @@ def _leaf(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
             raise NotFusable(f"models 0 and {index} give different outputs: {first!r} and {value!r}")
     # Objects that cannot be compared, a cache for example, stay each model's own.
     opaque = first is not None and type(first).__eq__ is object.__eq__
-    return list(values) if opaque else first
+    return OfEachModel(values) if opaque else first
 
 
 def _object(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:

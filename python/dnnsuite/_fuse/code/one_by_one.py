@@ -24,7 +24,7 @@ from ..left_tensors import give_attributes, may_change_in_place
 from ..module_copies import copied
 from ..single_model import model_of
 from .fused_attributes import NO_ATTRIBUTES, is_fused
-from .joined_outputs import joined
+from .joined_outputs import OfEachModel, joined
 from .plain_models import PlainModels, version_of
 
 _NUMBERS = (bool, int, float, complex, str)
@@ -141,7 +141,7 @@ class ModelParts:
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        parts = [_parts(leaf) if type(leaf) is ModelTensor else None for leaf in leaves]
+        parts = [_parts_of(leaf) for leaf in leaves]
         random = state.random
         with outside(), _outside_of_arrays():
             plain = self.plain_models()
@@ -160,7 +160,7 @@ class ModelParts:
         backward.
         """
         parts = [
-            [part.clone() for part in own] if own is not None and _has_parts_of_its_own(leaf) else own
+            [part.clone() for part in own] if type(leaf) is ModelTensor and _has_parts_of_its_own(leaf) else own
             for leaf, own in zip(leaves, parts, strict=True)
         ]
         first = [own[0] if own is not None else leaf for leaf, own in zip(leaves, parts, strict=True)]
@@ -202,10 +202,11 @@ def _has_parts_of_its_own(leaf: ModelTensor) -> bool:
     return not (value.is_leaf and value.requires_grad) and (value.size(0) == 1 or value.stride(0) != 0)
 
 
-def _parts(tensor: ModelTensor) -> Sequence[torch.Tensor]:
-    """Split a tensor of all models into one per model, in the memory order that torch's layers give."""
-    value = tensor.value
-    return (value.contiguous() if tensor.of_layer else value).unbind(0)
+def _parts_of(leaf: Any) -> Sequence[Any] | None:
+    """Split what is of all models into one per model, tensors in the memory order that torch's layers give."""
+    if type(leaf) is ModelTensor:
+        return (leaf.value.contiguous() if leaf.of_layer else leaf.value).unbind(0)
+    return leaf if type(leaf) is OfEachModel else None
 
 
 def _of_model(leaves: Sequence[Any], parts: Sequence[Any], index: int) -> list[Any]:
