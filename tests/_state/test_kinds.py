@@ -3,10 +3,12 @@
 
 import array
 import collections
+import collections.abc
 import contextvars
 import ctypes
 import enum
 import functools
+import inspect
 import io
 import itertools
 import logging
@@ -16,6 +18,7 @@ import random
 import threading
 import weakref
 from types import MappingProxyType
+from typing import Callable  # noqa: UP035
 
 import numpy as np
 import pytest
@@ -38,6 +41,10 @@ class Hidden(collections.UserDict):
 
 class Named(dict):
     pass
+
+
+def counting(start):
+    yield start
 
 
 target, table = Holds(1), {"a": 1}
@@ -72,6 +79,8 @@ CHANGES = {
     "class": (type("Own", (), {"value": [1]}), lambda v: v.value.append(2)),
     "error": (ValueError([1]), lambda v: v.args[0].append(2)),
     "event": (threading.Event(), lambda v: v.set()),
+    "generator that has not begun": (counting(1), next),
+    "class method": (classmethod(noted := lambda kind: kind), lambda v: setattr(noted, "note", 1)),
 }  # fmt: skip
 
 
@@ -97,7 +106,8 @@ class Color(enum.Enum):
     [
         Color.RED, pathlib.Path("a"), logging.getLogger("a"), threading.Lock(), np.float32(1), slice(1, 2), print,
         operator.attrgetter("a"), io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False))), torch.ones(2),
-        torch.ops.aten.add.Tensor, functools.lru_cache(len), object(), torch.float32,
+        torch.ops.aten.add.Tensor, functools.lru_cache(len), object(), torch.float32, int | str, list[int],
+        Callable[..., int], inspect.signature(print), vars(collections.abc.Sized)["_abc_impl"], str.join, int.__add__,
     ],
 )  # fmt: skip
 def test_what_decides_nothing_is_known(value):

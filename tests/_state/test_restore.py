@@ -170,8 +170,13 @@ def test_loggers_operators_and_getters_are_left_alone(value):
 
 
 def test_an_iterator_cannot_be_restored():
-    with pytest.raises(Unknown, match="iterator"):
-        Contents([iter([1])], {}, lambda value: False, strict=True)
+    """But for a generator that has not begun, as of a decorator of `contextlib`."""
+    begun = (number for number in [1, 2])
+    Contents([(lambda: (yield))()], {}, lambda value: False, strict=True)
+    next(begun)
+    for value in (iter([1]), begun):
+        with pytest.raises(Unknown, match=r"iterator|generator"):
+            Contents([value], {}, lambda value: False, strict=True)
 
 
 def test_a_variable_that_closes_over_a_tensor_and_an_order_are_restored():

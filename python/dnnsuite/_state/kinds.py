@@ -10,6 +10,7 @@ import contextvars
 import ctypes
 import enum
 import functools
+import inspect
 import io
 import logging
 import operator
@@ -17,6 +18,7 @@ import pathlib
 import random
 import threading
 import types
+import typing
 import weakref
 from collections.abc import Iterable
 from typing import Any
@@ -74,6 +76,10 @@ def _builtin(walk: Walk, value: Any, at: Path) -> Any:
     if owner is None or isinstance(owner, (types.ModuleType, type)):
         return walk.identity(value)
     return value.__name__, walk.look(owner, "", (*at, 1))
+
+
+def _wrapped(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value), walk.look(value.__func__, "", (*at, 1))
 
 
 def _partial(walk: Walk, value: Any, at: Path) -> Any:
@@ -202,6 +208,18 @@ def _namespace(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value), tuple(found)
 
 
+def is_at_rest(generator: types.GeneratorType[Any, Any, Any]) -> bool:
+    """Return True for a generator that has not begun, as in a decorator of `contextlib`, or has ended."""
+    return inspect.getgeneratorstate(generator) in (inspect.GEN_CREATED, inspect.GEN_CLOSED)
+
+
+def _generator(walk: Walk, value: types.GeneratorType[Any, Any, Any], at: Path) -> Any:
+    if not walk.watch_by(lambda: is_at_rest(value)):
+        return walk.stop(value, "an iterator (generator)")
+    given = {} if value.gi_frame is None else value.gi_frame.f_locals
+    return walk.identity(value), walk.look(dict(given), "", (*at, 1))
+
+
 def _file(walk: Walk, value: Any, at: Path) -> Any:
     if not value.closed and value.readable():
         return walk.stop(value, "an open file")
@@ -250,6 +268,10 @@ def _register_each(kinds: Iterable[Any], handler: Handler) -> None:
 
 _OPERATOR = type(torch.ops.aten.add.Tensor).__mro__[1]  # those of higher order, too
 _SIMPLE_OF_C = ctypes.c_int.__mro__[1]
+_ANNOTATIONS = {
+    *(types.UnionType, types.GenericAlias, typing.TypeVar, typing.ForwardRef, inspect.Parameter, inspect.Signature),
+    *(type(one) for one in (typing.List[int], typing.Union[int, str], typing.Callable[..., int], typing.Any)),  # noqa: UP006, UP007
+} - {type}  # fmt: skip
 _CLASSES_SEEN = type(vars(collections.abc.Sized)["_abc_impl"])  # what an abstract class remembers of `isinstance`
 
 register(object, look_at_object)
@@ -258,6 +280,8 @@ _register_each(
         *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
         *(_OPERATOR, type(torch.ops.aten.add), threading.Thread),
         *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
+        *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
+        *_ANNOTATIONS,
     ),
     _by_identity,
 )
@@ -272,8 +296,10 @@ _register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
 register(dict, _mapping)
 register(torch.Tensor, _tensor)
 register(types.MappingProxyType, _read_only)
+register(types.GeneratorType, _generator)
 register(types.FunctionType, _code)
 register(types.MethodType, _method)
+_register_each((classmethod, staticmethod), _wrapped)
 register(types.BuiltinFunctionType, _builtin)
 register(type([].__len__), _builtin)
 register(functools.partial, _partial)
@@ -293,5 +319,8 @@ register(BaseException, _error)
 register(io.IOBase.__base__ or io.IOBase, _file)
 register(torch.nn.Module, look_at_module)
 _NOTHING_TO_RESTORE = frozenset(
-    (*(_by_identity, _getter, _enum, _slice, _path), *(_reference, _proxy, _view, _read_only, _error))
+    (
+        *(_by_identity, _getter, _enum, _slice, _path, _cached, _wrapped),
+        *(_reference, _proxy, _view, _read_only, _error),
+    )
 )

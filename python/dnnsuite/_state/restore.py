@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .kinds import is_opaque, stands_by_identity
+from .kinds import is_at_rest, is_opaque, stands_by_identity
 from .walk import PLAIN, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
 
 _MANY = 20_000  # objects that are looked into
@@ -107,7 +107,8 @@ class Contents:
         return [*(found or ()), *_attributes(value)]
 
     def _is_left_alone(self, value: Any) -> bool:
-        return isinstance(value, _NO_CONTENT) or is_opaque(type(value)) or self._skip(value)
+        rests = isinstance(value, types.GeneratorType) and is_at_rest(value)
+        return rests or isinstance(value, _NO_CONTENT) or is_opaque(type(value)) or self._skip(value)
 
     def add(self, kept: Iterable[Kept]) -> None:
         """Add what the caller keeps itself."""

@@ -54,7 +54,7 @@ class LoraLayer(ArrayModule):
                 if room is not None:
                     values = [held[part] for held in theirs]
                     mine[part] = self._laid_out(name, _padded(f"{name}.{part}", values, room.shape))
-        self.register_buffer("scale", torch.empty(B, dtype=first.dtype), persistent=False)
+        self.register_buffer("scale", torch.empty(B, dtype=first.dtype, device=first.device), persistent=False)
         self._set_scale()
 
     def _container(self, name: str, layer: Any, rank: int) -> torch.nn.Module:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Low-rank updates of B models, as adapters add them to a layer: y + s x Aᵀ Bᵀ, in one pass over x and y.
 
-On a GPU for which Triton compiles there is a kernel: PEFT's way casts x, and writes and reads two tensors of y's size,
-in float32 beside a base of 16 bits. Elsewhere callers have a composition.
+On a GPU for which Triton compiles there is a kernel for adapters in float32 on a base of 16 bits, which are the usual
+ones: PEFT's way casts x, and writes and reads two tensors of y's size in float32, which takes 1.9 to 2.9 times as long
+on an H200 (`benchmarks/gpu/low_rank.py`). Adapters of 16 bits are faster as torch's batched products, which the tensor
+cores compute; they and a CPU have a composition.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch import Tensor
 from .library import applied, transforming
 
 MOST_RANK = 128
-_KINDS = (torch.float32, torch.bfloat16, torch.float16)
+_NARROW = (torch.bfloat16, torch.float16)
 
 
 def _update(
@@ -102,11 +104,14 @@ _apply = applied(_LowRank)
 
 
 def adds_low_rank(y: Tensor, x: Tensor, down: Tensor, up: Tensor) -> bool:
-    """Return True if `low_rank_update` may be called: on a GPU for which Triton compiles, for ranks up to 128, in
-    float32 or 16 bits, without autocast and transforms."""
+    """Return True if `low_rank_update` is there and pays: on a GPU for which Triton compiles, for ranks up to 128 in
+    float32 on a base of 16 bits, without autocast and transforms."""
     return (
         x.is_cuda
-        and all(t.dtype in _KINDS and t.device == x.device for t in (y, x, down, up))
+        and y.dtype in _NARROW
+        and x.dtype in (torch.float32, *_NARROW)
+        and down.dtype == up.dtype == torch.float32
+        and x.device == y.device == down.device == up.device
         and 0 < down.shape[1] <= MOST_RANK
         and not torch.is_autocast_enabled("cuda")
         and not transforming()

@@ -24,6 +24,7 @@ from ..._torch import dispatch_modes, hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import ModelTensor, physical
 from ...nn.random_streams import FUNCTION_STREAM, settle_draws
+from ...ops.shared import is_frozen, is_shared
 from ..hooks import hooks_in
 from ..left_tensors import OPAQUE
 from .fused_attributes import NO_ATTRIBUTES, is_fused
@@ -91,6 +92,8 @@ class KeptState:
         buffers: names of those that are copied, of a later forward, which changes what the first did and nothing else;
             None for all.
         outside: values outside of the modules.
+        again: this method has run before: frozen parameters that all models share, which are most of the memory, are
+            not copied again, for a write into one is refused.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class KeptState:
         others: bool = True,
         buffers: Collection[str] | None = None,
         outside: KeptOutside | None = None,
+        again: bool = False,
     ) -> None:
         settle_draws()
         self.outside, modules, first = outside, list(root.modules()), buffers is None
@@ -112,7 +116,9 @@ class KeptState:
                 if buffers is None or _joined(path, name) in buffers
             ]
             held = [p for module in modules for p in module._parameters.values() if p is not None]
-            self._parameters = [(p.data, p.detach().clone()) for p in (held if parameters else ())]
+            written = [p for p in (held if parameters else ()) if not (again and is_frozen(p))]
+            each = [p.data[:1] if is_shared(p) else p.data for p in written]  # the memory of one
+            self._parameters = [(memory, memory.clone()) for memory in each]
             stream: Any = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)  # for all parts of the array
             self._stream = None if stream is None else (stream, stream.clone())
         kept = [keep_names(vars(module), _is_a_users) for module in modules if is_fused(module)]

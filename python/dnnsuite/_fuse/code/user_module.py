@@ -207,7 +207,7 @@ class UserModule(SparseBuffers, OwnTensors):
         if first or self._fused_acts_outside:
             outside = KeptOutside(self, code, [*args, *kwargs.values()])  # type: ignore[arg-type]
         others = first or self._fused_elsewhere
-        return KeptState(self, self._fused_writing[method], objects, others, outside=outside)
+        return KeptState(self, self._fused_writing[method], objects, others, outside=outside, again=known)
 
     def _fused_keep_late(self, method: str) -> KeptState | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
