@@ -39,16 +39,29 @@ def pytest_cmdline_main(config):
     """Use all cores, where pytest-xdist is there and nothing else is asked for. `-s` and `--pdb` want one process."""
     option = config.option
     asked = getattr(option, "numprocesses", 0) is not None or option.usepdb or option.capture == "no"
+    cores = len(os.sched_getaffinity(0))
     if not (asked or option.collectonly or "PYTEST_XDIST_WORKER" in os.environ):
-        option.numprocesses = len(os.sched_getaffinity(0))
+        option.numprocesses = cores
+    if processes := getattr(option, "numprocesses", 0):
+        # Threads of OpenMP spin while they wait for each other: more of them than cores take several times as long.
+        share = cores // processes if isinstance(processes, int) else 1
+        os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
 
 
-def pytest_collection_finish():
-    """The tests themselves, a million objects, live to the end. Code under test looks through what Python knows of, and
-    collects garbage; it need not look through those each time."""
+_modules = [0]  # how many there were when objects were frozen last
+
+
+def _freeze():
+    """The tests themselves, a million objects, and modules live to the end. Code under test looks through what Python
+    knows of, and collects garbage; it need not look through those each time."""
     gc.collect()
     gc.freeze()
     gc.collect()  # or what is left to do until the next full collection is counted in shares of that million
+    _modules[0] = len(sys.modules)
+
+
+def pytest_collection_finish():
+    _freeze()
 
 
 def pytest_unconfigure():
@@ -139,6 +152,8 @@ def own_answers(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def _nothing_leaks():
     """Every test starts from the same seeds, and no test changes the process for the next."""
+    if len(sys.modules) >= _modules[0] + 50:  # such as the compiler's, which the first test that needs it imports
+        _freeze()
     state = random.getstate()
     random.seed(0)
     restore = [lambda: random.setstate(state), *_seed_numpy(), *_seed_torch()]

@@ -13,9 +13,8 @@ from job_runs import losses, make, parameters
 SMALL = {"data": "synthetic", "image_size": 16, "style_size": 16}
 
 
-@pytest.mark.parametrize(("precision", "steps"), [("fp32", 16), ("bf16", 12)])
-def test_the_loss_falls(precision, steps):
-    values = losses(make("fast_style", **SMALL, precision=precision), steps)
+def test_the_loss_falls_in_half_precision():
+    values = losses(make("fast_style", **SMALL, precision="bf16"), 12)
     assert sum(values[-3:]) < 0.8 * sum(values[:3])
 
 

@@ -9,7 +9,7 @@ from dnnsuite import jobs
 from dnnsuite.data import import_torchvision
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.models import multibox
-from job_runs import losses, make
+from job_runs import make
 
 SMALL = {"workers": 0, "images": 1}
 
@@ -28,11 +28,6 @@ def coco(tmp_path):
     content = {"images": images, "annotations": boxes, "categories": [{"id": 7, "name": "thing"}]}
     (tmp_path / "annotations" / "instances_train2017.json").write_text(json.dumps(content))
     return tmp_path
-
-
-def test_the_loss_falls():
-    found = losses(make("ssd", 1, **SMALL), 4)
-    assert found[-1] < 0.9 * found[0]
 
 
 def test_the_model_is_the_originals():

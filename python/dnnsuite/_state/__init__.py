@@ -2,7 +2,7 @@
 """Python state, as code can see it in values: one walk, one snapshot to compare, and reasons for what has none."""
 
 from .kinds import look_at_module, register
-from .restore import Contents, Kept, keep_binding, keep_cell, keep_contents, keep_names, keep_reference
+from .restore import Contents, Kept, keep_bindings, keep_cell, keep_contents, keep_names, keep_reference
 from .walk import (
     PLAIN,
     Path,
@@ -21,6 +21,6 @@ from .watch import STANDS_FOR, Watch
 
 __all__ = [
     "PLAIN", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "Watch", "dictionary_of",
-    "hides_state", "holds_lookalikes", "holds_others", "keep_binding", "keep_cell", "keep_contents", "keep_names",
+    "hides_state", "holds_lookalikes", "holds_others", "keep_bindings", "keep_cell", "keep_contents", "keep_names",
     "keep_reference", "look_at_module", "mark", "register", "slots_of",
 ]  # fmt: skip

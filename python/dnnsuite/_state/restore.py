@@ -138,8 +138,8 @@ def _attributes(value: Any) -> Iterable[Kept]:
     if held is not None:
         yield keep_names(held)
     kind: Any = type(value)
-    for slot in slots_in(kind):
-        yield _slot(slot, value)
+    if slots := slots_in(kind):
+        yield _slots(slots, value)
 
 
 def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda name, value: True) -> Kept:
@@ -162,31 +162,40 @@ def keep_reference(read: Callable[[], Any], write: Callable[[Any], None]) -> Kep
     return Kept(lambda: [read()], lambda content: write(content[0]))
 
 
-def keep_binding(space: Any, name: str) -> Kept:
-    """Keep what stands under a name, or that nothing does: in a dictionary, a class or a module."""
+def keep_bindings(space: Any, names: Iterable[str]) -> Kept:
+    """Keep what stands under names, or that nothing does: in a dictionary, a class or a module."""
+    names = list(names)
 
-    def read() -> Any:
-        return (space if isinstance(space, dict) else vars(space)).get(name, _EMPTY)
+    def read() -> list[Any]:
+        held = space if isinstance(space, dict) else vars(space)
+        return [held.get(name, _EMPTY) for name in names]
 
-    def write(content: Any) -> None:
-        if isinstance(space, dict):
-            space.pop(name, None) if content is _EMPTY else space.update({name: content})
-        elif content is _EMPTY:
-            delattr(space, name)
-        else:
-            setattr(space, name, content)
+    def write(content: list[Any]) -> None:
+        for name, now, before in zip(names, read(), content, strict=True):
+            if now is before:
+                continue
+            if isinstance(space, dict):
+                space.pop(name, None) if before is _EMPTY else space.update({name: before})
+            elif before is _EMPTY:
+                delattr(space, name)
+            else:
+                setattr(space, name, before)
 
-    return keep_reference(read, write)
+    return Kept(read, write)
 
 
-def _slot(slot: Any, value: Any) -> Kept:
-    def write(content: Any) -> None:
-        if content is _EMPTY:
-            slot.__delete__(value)
-        else:
-            slot.__set__(value, content)
+def _slots(slots: tuple[Any, ...], value: Any) -> Kept:
+    names = [slot.__name__ for slot in slots]
 
-    return keep_reference(lambda: getattr(value, slot.__name__, _EMPTY), write)
+    def read() -> list[Any]:
+        return [getattr(value, name, _EMPTY) for name in names]
+
+    def write(content: list[Any]) -> None:
+        for slot, now, before in zip(slots, read(), content, strict=True):
+            if now is not before:
+                slot.__delete__(value) if before is _EMPTY else slot.__set__(value, before)
+
+    return Kept(read, write)
 
 
 def _dictionary(value: Any) -> Iterable[Kept]:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ..._code import content_of
-from ..._state import Contents, Kept, keep_binding, keep_cell, keep_contents, keep_names
+from ..._state import Contents, Kept, keep_bindings, keep_cell, keep_contents, keep_names
 from ..._torch import dispatch_modes, hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import ModelTensor, physical
@@ -227,25 +227,28 @@ class KeptOutside:
 
     def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
-        self._places: dict[Any, Kept] = {}
+        spaces: dict[int, tuple[Any, set[str]]] = {}  # dictionaries and classes, with the names that are kept
+        cells: dict[int, Kept] = {}
         values: list[Any] = []
         kinds = {base for module in root.modules() for base in type(module).__mro__}
         functions = code + [(one, names_in(one)) for one in _functions_in(arguments)]
         for function, names in functions:
             space = function.__globals__
-            for name in names & space.keys():
+            chosen = spaces.setdefault(id(space), (space, set()))[1]
+            for name in (names & space.keys()) - chosen:
                 value = space[name]
                 if isinstance(value, type):
                     kinds.add(value)
                 elif not isinstance(value, _NO_VALUES):
-                    self._places[id(space), name] = keep_binding(space, name)
+                    chosen.add(name)
             for cell in function.__closure__ or ():
-                self._places[id(cell)] = keep_cell(cell)
+                if id(cell) not in cells:
+                    cells[id(cell)] = keep_cell(cell)
             values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         all_names = set[str]().union(*(names for _, names in functions))
-        for kind in kinds:
-            self._class(kind, all_names)
-        kept = list(self._places.values())
+        spaces |= {id(kind): (kind, _kept_of_class(kind, all_names)) for kind in kinds if is_followed(kind.__module__)}
+        kept = [keep_bindings(space, names) for space, names in spaces.values() if names]
+        kept += cells.values()
         values += [value for one in kept for value in one.parts]
         values += _held_by_methods(arguments)
         modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
@@ -255,18 +258,6 @@ class KeptOutside:
         with hidden_from_modes():
             self._objects = contents_of(values)
         self._objects.add(kept)
-
-    def _class(self, kind: type, names: set[str]) -> None:
-        if not is_followed(kind.__module__):
-            return
-        for base in reversed(kind.__mro__):  # of a base, too: code may give the class its own
-            held = vars(base)
-            for name in names & held.keys():
-                value = held[name]
-                if isinstance(value, _NO_VALUES) or hasattr(type(value), "__get__"):
-                    self._places.pop((id(kind), name), None)
-                else:
-                    self._places[id(kind), name] = keep_binding(kind, name)
 
     @property
     def unknown(self) -> str:
@@ -283,6 +274,18 @@ class KeptOutside:
         """Restore everything."""
         with hidden_from_modes():
             self._objects.restore()
+
+
+def _kept_of_class(kind: type, names: set[str]) -> set[str]:
+    """Choose the names of values among `names`: also of those of a base, for code may give the class its own."""
+    chosen = set[str]()
+    for base in reversed(kind.__mro__):
+        held = vars(base)
+        for name in names & held.keys():
+            value = held[name]
+            is_value = not (isinstance(value, _NO_VALUES) or hasattr(type(value), "__get__"))
+            chosen.add(name) if is_value else chosen.discard(name)
+    return chosen
 
 
 def _is_outside(value: Any, inside: set[int]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..._fuse import hooks_in, models_apart, plain_models_of
-from ..._state import Contents, Kept, Unknown, keep_binding, keep_names, keep_reference
+from ..._state import Contents, Kept, Unknown, keep_bindings, keep_names, keep_reference
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from ...ops import as_real
@@ -179,9 +179,10 @@ def _bindings(reader: Reader) -> Iterator[Kept]:
     yield keep_reference(reader.held, reader.put)
     if isinstance(held, _NAMESPACES):
         names = reader.walk().names
-        for name, value in list(vars(held).items()):
-            if not name.startswith("__") and (names is None or name in names) and not _is_code(value):
-                yield keep_binding(held, name)
+        yield keep_bindings(held, [
+            name for name, value in vars(held).items()
+            if not name.startswith("__") and (names is None or name in names) and not _is_code(value)
+        ])  # fmt: skip
 
 
 def _is_code(value: Any) -> bool:
