@@ -188,6 +188,14 @@ def compiled_from(function: types.FunctionType) -> Any:
 # -- what scripts put into torch -----------------------------------------------------------------------------------
 
 
+def unwrapped(function: types.FunctionType) -> types.FunctionType:
+    """Return what a function wraps in the end."""
+    seen = [function]
+    while isinstance(inner := attribute(seen[-1], "__wrapped__"), types.FunctionType) and inner not in seen:
+        seen.append(inner)
+    return seen[-1]
+
+
 def patches() -> dict[str, Any]:
     """Functions that a script has put into torch in place of torch's own, by their names there.
 
@@ -199,10 +207,10 @@ def patches() -> dict[str, Any]:
     rooms = torch.nn, torch.optim, torch.optim.lr_scheduler, torch.utils.data
     kinds = {kind: None for room in rooms for _, kind in inspect.getmembers(room, inspect.isclass)}
     found = {
-        f"{holder.__name__}.{name}": inspect.unwrap(value)  # torch wraps an optimizer's step when one is made
+        f"{holder.__name__}.{name}": unwrapped(value)  # torch wraps an optimizer's step when one is made
         for holder in (torch, torch.nn.functional, torch.nn.init, torch.nn.utils, torch.Tensor, *kinds)
         for name, value in vars(holder).items()
-        if isinstance(value, types.FunctionType) and is_users_code(inspect.unwrap(value))
+        if isinstance(value, types.FunctionType) and is_users_code(unwrapped(value))
     }
     found |= {f"hook {number}": hook for number, hook in enumerate(hooks_of_all())}
     found |= {} if (mode := innermost_function_mode()) is None else {"function mode": mode}
