@@ -164,8 +164,8 @@ class Walk:
         if isinstance(value, (property, classmethod, staticmethod, functools.cached_property)):
             return self.text([one for one, _ in functions_of(value)], place, depth)
         if isinstance(value, _PLAIN) and not isinstance(value, enum.Enum):  # of a class of the user's
-            return self._of_kind(value, next(base for base in _PLAIN if isinstance(value, base)).__repr__(value),
-                                 place, depth)  # fmt: skip
+            told = attribute(next(base for base in _PLAIN if isinstance(value, base)), "__repr__")(value)
+            return self._of_kind(value, told, place, depth)
         if isinstance(value, _BUILT_IN):
             name, owner = (
                 self._installed(attribute(value, "__module__"), value.__qualname__),
