@@ -38,7 +38,7 @@ class Identity:
         where: file and line of code, by place; of this process only.
         unknown: values that could not be compared.
         names: texts that may name files and folders.
-        lists: code may look into the folders for files.
+        lists: True if code may look into the folders for files.
     """
 
     texts: dict[str, str] = field(default_factory=dict)

@@ -231,7 +231,7 @@ def is_replaced(name: str, value: Any) -> bool:
 
 
 def script_text(value: Any) -> str | None:
-    """What a function or module of `torch.jit` does; None for anything else."""
+    """Graph of a function or module of `torch.jit`; None for anything else."""
     graph = attribute(value, "inlined_graph") if type(value).__module__.startswith("torch.jit") else None
     return None if graph is None else re.sub(r" # .*", "", str(graph))
 

@@ -79,7 +79,7 @@ class Walk:
     """Walk over the values of one part of an identity, and over the code that they reach.
 
     Attributes:
-        versions: of installed packages that code names.
+        versions: versions of the installed packages that code names, by name.
     """
 
     def __init__(self, found: Identity, arrays: dict[int, tuple[Any, str]]) -> None:

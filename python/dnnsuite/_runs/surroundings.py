@@ -108,7 +108,7 @@ def files_named(names: Iterable[str], lists: bool = False) -> dict[str, str]:
     A text may name a file in a folder that another one names.
 
     Args:
-        lists: the files in the folders count, too.
+        lists: True if the files in the folders count, too.
     """
     found: dict[str, str] = {}
     code = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
