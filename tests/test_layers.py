@@ -103,6 +103,7 @@ TESTED_BY: dict[str, str] = {
     "adapters/places.py": "adapters/test_lora.py",
     "_fuse/array_attributes.py": "_fuse/test_array.py",
     "_fuse/fusing.py": "_fuse/test_array.py",
+    "_runs/identity_kinds.py": "_runs/test_identity_walk.py",
     "_runs/record_checks.py": "_runs/test_record.py",
     "_runs/record_parts.py": "_runs/test_record.py",
     "_runs/starters.py": "_runs/test_group.py",

@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 from .errors import Error, reason
 
+SUM = "sum"  # column of checksums
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
 _OWNED = re.compile(re.escape(TEMPORARY) + r"(\d+)(?:\.([0-9a-f]{8}))?-")
 _FORGOTTEN_S = 24 * 3600.0  # without a change of what a process elsewhere has left
@@ -179,6 +180,33 @@ def unsealed(value: Any) -> Any:
 def checksum(value: str | bytes) -> str:
     """Return 16 digits that tell another text, or other bytes, from these."""
     return hashlib.blake2b(value.encode() if isinstance(value, str) else value, digest_size=8).hexdigest()
+
+
+def sums_of(lines: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Checksums of the lines after the first: each is of the first one and all before it, too, and of their number."""
+    so_far = "\x1f".join([str(len(lines)), *lines[0]])
+    for line in lines[1:]:
+        so_far = hashlib.blake2b("\x1f".join([so_far, *line]).encode(), digest_size=4).hexdigest()
+        yield so_far
+
+
+def check_sums(lines: Sequence[tuple[int, Sequence[str]]]) -> None:
+    """Refuse a table whose last column, `sum`, is not :func:`sums_of` the others; one without it is taken as it is.
+
+    Args:
+        lines: (number, cells) of each.
+
+    Raises:
+        ValueError: a line differs; the message has its number and the way out.
+    """
+    if not lines or list(lines[0][1][-1:]) != [SUM]:
+        return
+    for (number, line), own in zip(lines[1:], sums_of([line[:-1] for _, line in lines]), strict=True):
+        if line[-1] != own:
+            raise ValueError(
+                f"line {number} was changed, or a line was removed, after it was written (its checksum differs): "
+                f"restore it; or take out the column {SUM!r}, which takes the table as it is"
+            )
 
 
 def _finite(value: Any) -> Any:

@@ -22,8 +22,11 @@ def save_tensors(path: Path, state: Any) -> None:
     with replacing(path) as temporary, open(temporary, "wb") as file:
         try:
             torch.save(state, file)
-        except RuntimeError as error:  # torch's writer tells of a full disk so
-            raise OSError(f"{error}".splitlines()[0]) from error
+        except RuntimeError as error:  # torch's writer fails when it closes a file that is not whole, and says so
+            first: BaseException | None = error
+            while first is not None and not isinstance(first, OSError):
+                first = first.__cause__ or first.__context__
+            raise first or OSError(f"{error}".splitlines()[0]) from None
         file.flush()
         os.fsync(file.fileno())
 

@@ -3,9 +3,10 @@
 
 import pytest
 
-from dnnsuite._code import Change, changed_names, changes_of, codes_of
+from dnnsuite._code import SELF, Change, changed_names, changes_of, codes_of, looked_up
 
 SEEN, TABLE = {"train": []}, {}
+CONSTANT = MADE = FOUND = POPPED = NESTED = TABLE
 TOTAL = 0
 
 
@@ -70,15 +71,15 @@ def outer():
     ("method", "changes"),
     [
         ("appends", {("SEEN", "SEEN")}),
-        ("counts", {("", "calls")}),
+        ("counts", {(SELF, "calls")}),
         ("closes", {("hits", "hits")}),
         ("caches", {("TABLE", "TABLE")}),
-        ("adds_to_an_item", {("", "counts_of")}),
-        ("renames", {("", "rows"), ("", "others")}),
-        ("writes_a_slice", {("", "rows")}),
-        ("looks_into", {("", "rows")}),
-        ("recovers", {("", "failed")}),
-        ("goes_deep", {("", "on")}),
+        ("adds_to_an_item", {(SELF, "counts_of")}),
+        ("renames", {(SELF, "rows"), (SELF, "others")}),
+        ("writes_a_slice", {(SELF, "rows")}),
+        ("looks_into", {(SELF, "rows")}),
+        ("recovers", {(SELF, "failed")}),
+        ("goes_deep", {(SELF, "on")}),
         ("counts_all", {("TOTAL", "TOTAL")}),
         ("keeps_to_itself", set()),
     ],
@@ -99,3 +100,12 @@ def test_functions_inside_are_codes_of_their_own():
     first, second = codes_of(around.__code__)
     assert not changes_of(first)
     assert changes_of(second) == {Change("values", "values")}
+
+
+def test_what_is_looked_up_by_a_key_that_is_no_constant():
+    def code(self, key, number):
+        constant = CONSTANT["a"], CONSTANT.get("b", key)
+        made = MADE[key], self.table[f"a{number}"], FOUND.get("a" + str(number), constant), POPPED.pop(key, None)
+        return made, NESTED["a"]["b"]
+
+    assert looked_up(code.__code__) == {"MADE", "table", "FOUND", "POPPED"}

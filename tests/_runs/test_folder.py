@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite._files import OutputError, temporary_name
-from dnnsuite._runs.folder import default_out, opened, stamp
+from dnnsuite._runs.folder import default_out, joined, opened, stamp
 from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict, new_id
 from dnnsuite.errors import Error, InvalidArgument
 
@@ -78,11 +78,37 @@ def test_the_directory_that_nobody_named(tmp_path: Path, monkeypatch: pytest.Mon
         default_out("toy", FILE, resume=True)
     new = default_out("toy", FILE, resume=False)
     assert new.parent == Path("dnnsuite-runs")
-    for name in ("toy-1", "toy-2", "toy-3"):
-        (new.parent / name).mkdir(parents=True)
-    for name in ("toy-1", "toy-2"):
-        (new.parent / name / FILE).touch()
-    assert default_out("toy", FILE, resume=True) == new.parent / "toy-2"
+    began = [
+        "toy-20261025-025900-000",
+        "toy-20261025-020100-000",
+        "toy-20200101-000000-000",
+        "toy-big-20300101-000000-000",
+    ]
+    for name in began:  # summer time ends, a clock jumps back, another name begins like this one
+        with opened(new.parent / name, FILE, resume=False) as record:
+            record.save()
+    (new.parent / "toy-20400101-000000-000").mkdir()  # holds no plan
+    assert default_out("toy", FILE, resume=True) == new.parent / began[2]
+    with opened(new.parent / began[0], FILE, resume=True) as record:
+        record.save()  # begun before all the same
+    assert default_out("toy", FILE, resume=True) == new.parent / began[2]
+    (new.parent / began[1] / FILE).write_text("{")
+    with pytest.raises(InvalidArgument, match=r"may be the last that was begun.*name it with --out"):
+        default_out("toy", FILE, resume=True)
+
+
+def test_plans_in_a_directory_tell_which_was_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of several modes, whose sweeps lie two folders below; two machines that began at the same moment."""
+    monkeypatch.chdir(tmp_path)
+    out = Path("dnnsuite-runs")
+    for name in ("toy-20261102-000000-000", "toy-20261101-000000-000"):
+        with joined(out / name / "run0/hfta", FILE) as record:
+            record.save()
+    assert default_out("toy", FILE, resume=True) == out / "toy-20261101-000000-000"
+    file = out / "toy-20261102-000000-000/run0/hfta" / FILE
+    file.write_text(file.read_text().replace('"number": 1', '"number": 2').replace('"sum"', '"taken"'))
+    with pytest.raises(InvalidArgument, match="may be the last"):
+        default_out("toy", FILE, resume=True)
 
 
 def test_two_at_once(tmp_path: Path) -> None:

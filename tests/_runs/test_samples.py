@@ -5,14 +5,15 @@ import pytest
 
 from dnnsuite._runs.samples import Sample, read_steps, samples_text, write_samples
 from dnnsuite.errors import Error
+from dnnsuite.results import samples
 
 
 def test_one_header_for_every_kind_of_run(tmp_path: Path) -> None:
     write_samples(tmp_path, [Sample(0, 5, 9, 16.0, "warmup"), Sample(1, 9, 20, 37.5, "train", "contended")])
     assert (tmp_path / "samples.csv").read_text().splitlines() == [
-        "i,epoch,t_start_ns,t_stop_ns,items,phase,flag",
-        "0,0,5,9,16,warmup,",
-        "1,1,9,20,37.5,train,contended",
+        "i,epoch,t_start_ns,t_stop_ns,items,phase,flag,sum",
+        "0,0,5,9,16,warmup,,c1ff60ca",
+        "1,1,9,20,37.5,train,contended,4ab49f0c",
     ]
     steps = read_steps(tmp_path / "samples.csv")
     assert steps.starts_ns.tolist() == [5, 9]
@@ -41,3 +42,22 @@ def test_damaged_samples_are_named(content: str | None, tmp_path: Path) -> None:
         path.write_text(content)
     with pytest.raises(Error, match=r"samples\.csv"):
         read_steps(path)
+
+
+@pytest.mark.parametrize("change", [("37.5", "38.5"), ("0,0,5,9,16,warmup,,", ""), ("1,1,9", "1,2,9")])
+def test_edited_samples_are_refused_by_both_readers(change: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "samples.csv"
+    write_samples(tmp_path, [Sample(0, 5, 9, 16.0, "warmup"), Sample(1, 9, 20, 37.5, "train", "contended")])
+    assert list(samples.steps(tmp_path)["items"]) == [16.0, 37.5]
+    lines = path.read_text().splitlines()
+    edited = (
+        [line.replace(*change) for line in lines] if change[1] else [line for line in lines if change[0] not in line]
+    )
+    path.write_text("\n".join([*edited, ""]))
+    for read in (lambda: read_steps(path), lambda: samples.steps(tmp_path)):
+        with pytest.raises(
+            Error, match=r"samples\.csv: line \d was changed, or a line was removed.*take out the column"
+        ):
+            read()
+    path.write_text("\n".join([line.rpartition(",")[0] for line in edited] + [""]))  # as a user may take it
+    assert len(samples.steps(tmp_path)) == len(edited) - 1

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dnnsuite._runs.identity import check_same, identity_of
-from dnnsuite._runs.surroundings import files_named
+from dnnsuite._runs.surroundings import files_named, settings_of_torch
 from dnnsuite.errors import InvalidArgument
 
 SURROUNDED = """
@@ -73,3 +73,36 @@ def test_what_is_no_file_of_data_is_none(tmp_path):
     (tmp_path / "data.bin").write_bytes(b"12")
     names = [str(tmp_path / name) for name in ("pipe.bin", "folder.d", "absent.bin", "data.bin")]
     assert list(files_named([*names, "nul\0.bin"])) == [names[-1]]
+
+
+def test_files_count_in_folders_that_are_named_and_so_do_parts_of_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("sub/deep/conf", "listed/a.txt", "plain", "run.cfg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("1")
+    names = ["sub", "deep", "conf", "listed", "plain"]
+    assert list(files_named(names)) == ["plain", "sub/deep/conf"]
+    assert list(files_named(names, lists=True)) == ["plain", "sub/deep/conf", "listed/a.txt"]
+    monkeypatch.setenv("APP_SCALE", "1")
+    monkeypatch.setenv("APP_MODE", "mse/mean")
+    monkeypatch.setenv("APP_FILE", str(tmp_path / "run.cfg"))
+    monkeypatch.setenv("APP_OUT", str(tmp_path))
+    code = {"loss": lambda name: os.environ["APP_" + name]}
+    first = identity_of(code).to_dict()
+    assert "variable APP_MODE" in first["parts"]["loss"]
+    assert "variable APP_OUT" not in first["parts"]["loss"]
+    (tmp_path / "run.cfg").write_text("2")
+    assert identity_of(code).changes(first).keys() == {"files"}
+    monkeypatch.setenv("APP_SCALE", "2")
+    assert identity_of(code).changes(first)["loss"] == "loss: variable APP_SCALE is '2', was '1'"
+
+
+def test_settings_of_torch_that_were_set_in_two_ways_are_told():
+    assert settings_of_torch() == {}
+    with torch.autocast("cpu", torch.bfloat16), torch.device("meta"):
+        assert settings_of_torch() == {"default device": "meta", "autocast on cpu": "torch.bfloat16"}
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    try:
+        assert settings_of_torch()["mkldnn.matmul.fp32_precision"] == "bf16"
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = "none"

@@ -3,9 +3,9 @@
 
 from .any_names import any_names
 from .names import branches, content_of, functions_in, line_of, loops_in, names_of, stored_attributes, texts_of
-from .writes import Change, changed_names, changes_of, codes_of, keeps_state
+from .writes import SELF, Change, changed_names, changes_of, codes_of, keeps_state, looked_up
 
 __all__ = [
-    "Change", "any_names", "branches", "changed_names", "changes_of", "codes_of", "content_of", "functions_in",
-    "keeps_state", "line_of", "loops_in", "names_of", "stored_attributes", "texts_of",
+    "SELF", "Change", "any_names", "branches", "changed_names", "changes_of", "codes_of", "content_of", "functions_in",
+    "keeps_state", "line_of", "looked_up", "loops_in", "names_of", "stored_attributes", "texts_of",
 ]  # fmt: skip

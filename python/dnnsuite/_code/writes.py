@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Change", "changed_names", "changes_of", "codes_of", "keeps_state"]
+__all__ = ["SELF", "Change", "changed_names", "changes_of", "codes_of", "keeps_state", "looked_up"]
 
 #: Methods that change a list, dict, set, deque, bytearray, or a class like them.
 _MUTATORS = frozenset((
@@ -30,6 +30,9 @@ _ITEMS = {"STORE_SUBSCR": -2, "DELETE_SUBSCR": -2, "STORE_SLICE": -3}  # where t
 _LOADS = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
 _ATTRIBUTES = frozenset(("LOAD_ATTR", "LOAD_METHOD"))
 _CONTAINERS = (list, dict, set, bytearray, collections.deque)
+_LOOK_UP = frozenset(("get", "pop", "setdefault", "__getitem__"))
+_CALL = "PRECALL" if "PRECALL" in dis.opmap else "CALL"
+SELF = "<self>"  # root of what is reached from a function's first argument
 _REAL = 256  # opcodes below are instructions; those of a compiler, beyond, have no effect on the stack
 
 
@@ -37,8 +40,8 @@ class Change(NamedTuple):
     """A place whose value code changes.
 
     Attributes:
-        root: global or variable of an enclosing function that the place was reached from; empty for an argument or a
-            result.
+        root: global or variable of an enclosing function that the place was reached from; `SELF` for the first
+            argument, empty for another or a result.
         name: last name on the way: the root itself, or an attribute.
     """
 
@@ -46,7 +49,7 @@ class Change(NamedTuple):
     name: str
 
 
-_NOTHING = Change("", "")
+_NOTHING, _TEXT = Change("", ""), Change("", "a constant text")
 
 
 def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -72,16 +75,27 @@ def keeps_state(function: types.FunctionType) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4096)
 def changes_of(code: types.CodeType) -> frozenset[Change]:
     """Return the places that the code changes.
 
     Functions inside it do not count. Local variables do not, but for what they were read from.
     """
+    return _followed(code)[0]
+
+
+def looked_up(code: types.CodeType) -> frozenset[str]:
+    """Return the last name of every container of which the code reads an item by a key that is no constant text."""
+    return frozenset(place.name for place in _followed(code)[1])
+
+
+@functools.lru_cache(maxsize=4096)
+def _followed(code: types.CodeType) -> tuple[frozenset[Change], frozenset[Change]]:
+    """Return (places that the code changes, places that it looks items up in)."""
     inner = frozenset(code.co_varnames) | frozenset(code.co_cellvars)
     changed: set[Change] = set()
+    keyed: set[Change] = set()
     stack: list[Change] = []  # where each value was read from
-    local: dict[str, Change] = {}
+    local = {name: Change(SELF, SELF) for name in code.co_varnames[: min(1, code.co_argcount)]}
 
     def at(place: int) -> Change:
         return stack[place] if len(stack) >= -place else _NOTHING
@@ -96,6 +110,10 @@ def changes_of(code: types.CodeType) -> frozenset[Change]:
             changed.add(at(_ITEMS[kind]))
         elif kind in _ATTRIBUTES and value in _MUTATORS:
             changed.add(at(-1))
+        elif kind == "BINARY_SUBSCR" or (kind == "BINARY_OP" and step.argrepr == "[]"):
+            keyed |= {at(-2)} if at(-1) is not _TEXT else set()
+        elif kind == _CALL and depth and at(-depth - 1).name in _LOOK_UP and at(-depth) is not _TEXT:
+            keyed.add(at(-depth - 2))
         elif kind in ("SWAP", "ROT_TWO") and len(stack) >= (depth := depth or 2):
             stack[-1], stack[-depth] = stack[-depth], stack[-1]
             continue
@@ -121,6 +139,8 @@ def changes_of(code: types.CodeType) -> frozenset[Change]:
             top = operands[-1:]
         elif kind == "DUP_TOP_TWO":
             top = operands[-2:]
+        elif kind == "LOAD_CONST" and isinstance(value, str):
+            top = [_TEXT]
         elif kind in _LOADS:
             top = [local.get(value, _NOTHING) if value in inner else Change(value, value)]
         elif "LOAD_FAST" in kind:
@@ -137,4 +157,4 @@ def changes_of(code: types.CodeType) -> frozenset[Change]:
         for place, read in enumerate(reversed(top), 1):
             if len(stack) >= place:
                 stack[-place] = read
-    return frozenset(changed - {_NOTHING})
+    return frozenset(changed - {_NOTHING, _TEXT, Change(SELF, SELF)}), frozenset(keyed - {_NOTHING, _TEXT})

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +28,8 @@ PROFILES_FILE, THROUGHPUT_FILE = "profiles.json", "throughput.json"
 
 OUT = Path("dnnsuite-runs")  # where directories are made that nobody named
 _LOCK = ".lock"
+_STAMP = re.compile(r"\d{8}-\d{6}-\d{3}")
+_UNKNOWN = math.inf  # place of a plan whose file is damaged
 _JOIN_S = 60.0  # that others of a plan may hold the lock
 
 
@@ -35,7 +39,8 @@ class PlanFolder:
     def __init__(self, root: Path, file: str, state: dict[str, Any], runs: str = "runs") -> None:
         self.root, self.file, self.state = root, file, state
         self.runs = root / runs  # folder of the finished runs
-        self._is_old, self._has_id = bool(state), not state or "id" in state  # an earlier version gave none
+        self._is_old = bool(state.keys() - {"number"})
+        self._has_id = not self._is_old or "id" in state  # an earlier version gave none
         state.setdefault("id", new_id())
 
     @classmethod
@@ -184,14 +189,44 @@ def default_out(name: str, file: str, resume: bool) -> Path:
     """Choose a directory that the user did not name: a new one, or with `resume` the last that holds `file`.
 
     Raises:
-        InvalidArgument: there is none to continue.
+        InvalidArgument: there is none to continue, or it cannot be told which was the last.
     """
     if not resume:
         return OUT / f"{name}-{stamp()}"
-    last = sorted(OUT.glob(f"{name}-*/{file}"))
-    if not last:
+    begun = [path for path in sorted(OUT.glob(f"{name}-*")) if _STAMP.fullmatch(path.name.removeprefix(f"{name}-"))]
+    found = {path: max(numbers) for path in begun if (numbers := _numbers(path, file))}
+    if not found:
         raise InvalidArgument(f"--resume: there is no {OUT}/{name}-*, nothing to continue; name it with --out")
-    return last[-1].parent
+    latest = max((number for number in found.values() if number < _UNKNOWN), default=_UNKNOWN)
+    last = [folder for folder, number in found.items() if number in (latest, _UNKNOWN)]
+    if len(last) > 1:
+        raise InvalidArgument(
+            f"--resume: {last[-2]} or {last[-1]} may be the last that was begun, nothing in them says which; "
+            "name it with --out"
+        )
+    return last[0]
+
+
+def _numbers(folder: Path, file: str) -> list[float]:
+    """Places of the plans in a folder, and in folders in it, in the order in which those here were begun.
+
+    Names and times of files do not tell it: clocks jump back, for summer time, or differ between machines.
+    """
+    found: list[float] = []
+    for path in (each for depth in ("", "*/", "*/*/") for each in folder.glob(depth + file)):
+        try:
+            found.append(float(_state(path).get("number", 0)))
+        except (Error, TypeError, ValueError):
+            found.append(_UNKNOWN)
+    return found
+
+
+def _begun(root: Path, file: str) -> dict[str, Any]:
+    """State of a plan that begins: its place, where others may be taken for it."""
+    if OUT.resolve() not in root.resolve().parents:
+        return {}
+    found = [number for folder in OUT.glob("*/") for number in _numbers(folder, file) if number < _UNKNOWN]
+    return {"number": 1 + int(max(found, default=0))}
 
 
 @contextmanager
@@ -229,7 +264,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
                 f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
                 "continue it with --resume or choose another --out"
             )
-        folder = PlanFolder(root, file, _state(root / file) if resume else {}, runs)
+        folder = PlanFolder(root, file, _state(root / file) if resume else _begun(root, file), runs)
         folder.drop_unfinished()
         yield folder
     finally:
@@ -267,7 +302,7 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
         others = _contents(root)
         if others and not (root / file).is_file():
             raise InvalidArgument(f"{root} holds {others[0]} and no {file}; choose another --out")
-        yield PlanFolder(root, file, _state(root / file) if others else {})
+        yield PlanFolder(root, file, _state(root / file) if others else _begun(root, file))
     finally:
         lock.release()
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import whole_lines, write_text
+from .._files import SUM, check_sums, sums_of, whole_lines, write_text
 from ..errors import Error, reason
 from .rates import Steps
 from .record import Samples
@@ -29,14 +29,29 @@ class Sample(NamedTuple):
 
 
 def samples_text(samples: Iterable[Sample]) -> str:
-    """Text of the file."""
-    rows = [f"{i},{s.epoch},{s.start_ns},{s.stop_ns},{s.items:.12g},{s.phase},{s.flag}" for i, s in enumerate(samples)]
-    return "\n".join([",".join(Samples().columns), *rows, ""])
+    """Text of the file: a line for each observation, with a checksum."""
+    rows = [[str(i), str(s.epoch), str(s.start_ns), str(s.stop_ns), f"{s.items:.12g}", s.phase, s.flag]
+            for i, s in enumerate(samples)]  # fmt: skip
+    lines = [Samples().columns, *rows]
+    return "\n".join(
+        [*(f"{','.join(line)},{own}" for line, own in zip(lines, [SUM, *sums_of(lines)], strict=True)), ""]
+    )
 
 
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
     """Write `samples.csv` whole or not at all."""
     write_text(directory / SAMPLES_FILE, samples_text(samples))
+
+
+def unchanged(path: Path) -> Path:
+    """Return `path`, a `samples.csv` that is as it was written; one without checksums is taken as it is.
+
+    Raises:
+        OSError, ValueError: it was edited or cut, or is not there.
+    """
+    lines = whole_lines(path).read_text(encoding="utf-8").splitlines()
+    check_sums([(number, line.split(",")) for number, line in enumerate(lines, 1)])
+    return path
 
 
 def read_steps(path: Path) -> Steps:
@@ -46,7 +61,7 @@ def read_steps(path: Path) -> Steps:
         Error: it is missing or damaged; the message names it.
     """
     try:
-        header, *rows = whole_lines(path).read_text(encoding="utf-8").splitlines() or [""]
+        header, *rows = unchanged(path).read_text(encoding="utf-8").splitlines() or [""]
         if not rows:
             raise ValueError("no samples in it")
         names = header.split(",")

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 _WHOLE_BYTES = 2**28  # of files that are compared to the last byte; of what is more, the size and some blocks are
 _BLOCK_BYTES, _BLOCKS = 2**16, 64  # of a file that is larger
 _MOST = 10_000  # files that are looked at
-_OF_CODE = (".py", ".pyc", ".pyi", ".so", ".ipynb")  # compared by what it does
+_MOST_FOLDERS, _MOST_WORDS, _MOST_TRIED = 50, 10_000, 100_000  # of texts that may name such, and of pairs of them
+_LISTING = frozenset(("listdir", "scandir", "glob", "iglob", "rglob", "iterdir", "walk"))
 # Variables that say where a process runs and which of several it is, and not what it computes.
 _OF_A_PLACE = frozenset(
     (
@@ -25,42 +27,99 @@ _OF_A_PLACE = frozenset(
 )  # fmt: skip
 
 
-def variables_read(names: Iterable[str]) -> dict[str, str]:
-    """Return the environment's variables among the names and texts in code, where that reads any.
+def variables_read(names: Iterable[str]) -> tuple[dict[str, str], set[str]]:
+    """Return (the environment's variables among the names and texts in code, where that reads any; files they name).
 
-    A value that is a path says where something lies, as an output's folder does, and is left out.
+    A text that ends or begins with an underscore may be a part of a name. A value that is a path says where something
+    lies, as an output's folder does, and is left out; of a file, the content counts.
     """
     found = set(names)
-    if not found & {"environ", "getenv"}:
-        return {}
-    read = sorted((found & os.environ.keys()) - _OF_A_PLACE)
-    return {name: os.environ[name] for name in read if os.sep not in os.environ[name]}
+    if not found & {"environ", "environb", "getenv"}:
+        return {}, set()
+    begin = tuple(name for name in found if len(name) > 2 and name.endswith("_") and not name.startswith("_"))
+    end = tuple(name for name in found if len(name) > 2 and name.startswith("_") and not name.endswith("_"))
+    read = {name for name in os.environ if name in found or name.startswith(begin) or name.endswith(end)} - _OF_A_PLACE
+    values = {name: os.environ[name] for name in sorted(read)}
+    places = {name for name, value in values.items() if _is_place(value)}
+    return {name: value for name, value in values.items() if name not in places}, {values[name] for name in places}
+
+
+def _is_place(value: str) -> bool:
+    return value.startswith((os.sep, "~", "." + os.sep, ".." + os.sep)) or (os.sep in value and os.path.exists(value))
 
 
 def settings_of_torch() -> dict[str, str]:
     """Return settings of torch that decide numbers and are not as torch begins with them, by name."""
     torch: Any = sys.modules["torch"]
-    now = {
-        "default dtype": (torch.get_default_dtype(), torch.float32),
-        "deterministic algorithms": (torch.are_deterministic_algorithms_enabled(), False),
-        "float32 matmul precision": (torch.get_float32_matmul_precision(), "highest"),
-        "cudnn.allow_tf32": (torch.backends.cudnn.allow_tf32, True),
-        "flush denormal": (float(torch.tensor([1e-40], dtype=torch.float32) * 1) == 0.0, False),
-    }
-    return {name: str(value) for name, (value, usual) in now.items() if value != usual}
+    backends = torch.backends
+    usual: dict[str, tuple[Callable[[], Any], Any]] = {
+        "default dtype": (torch.get_default_dtype, torch.float32),
+        "default device": (torch.get_default_device, torch.device("cpu")),
+        "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, False),
+        "float32 matmul precision": (torch.get_float32_matmul_precision, "highest"),
+        "cudnn.allow_tf32": (lambda: backends.cudnn.allow_tf32, True),
+        "cudnn.conv.fp32_precision": (lambda: backends.cudnn.conv.fp32_precision, "tf32"),
+        "cudnn.rnn.fp32_precision": (lambda: backends.cudnn.rnn.fp32_precision, "tf32"),
+        "cudnn.enabled": (lambda: backends.cudnn.enabled, True),
+        "cudnn.deterministic": (lambda: backends.cudnn.deterministic, False),
+        "mkldnn.enabled": (lambda: backends.mkldnn.enabled, True),
+        "mkldnn.deterministic": (lambda: backends.mkldnn.deterministic, False),
+        "cuda.matmul.allow_fp16_reduced_precision_reduction": (
+            lambda: backends.cuda.matmul.allow_fp16_reduced_precision_reduction, True),
+        "cuda.matmul.allow_bf16_reduced_precision_reduction": (
+            lambda: backends.cuda.matmul.allow_bf16_reduced_precision_reduction, True),
+        "cuda.matmul.allow_fp16_accumulation": (lambda: backends.cuda.matmul.allow_fp16_accumulation, False),
+        "flash attention": (backends.cuda.flash_sdp_enabled, True),
+        "memory efficient attention": (backends.cuda.mem_efficient_sdp_enabled, True),
+        "plain attention": (backends.cuda.math_sdp_enabled, True),
+        "cudnn attention": (backends.cuda.cudnn_sdp_enabled, True),
+        "fast path of attention": (backends.mha.get_fastpath_enabled, True),
+        "gradients": (torch.is_grad_enabled, True),
+        "flush denormal": (lambda: float(torch.tensor([1e-40], dtype=torch.float32, device="cpu") * 1) == 0.0, False),
+    }  # fmt: skip
+    for name in ("", "cuda.matmul", "cudnn", "mkldnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"):
+        usual[f"{name}.fp32_precision".lstrip(".")] = functools.partial(_precision, backends, name), "none"
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            usual[f"autocast on {device}"] = functools.partial(torch.get_autocast_dtype, device), None
+    now = {name: (_asked(value), default) for name, (value, default) in usual.items()}
+    return {name: str(value) for name, (value, default) in now.items() if value not in (None, default)}
 
 
-def files_named(names: Iterable[str]) -> dict[str, str]:
-    """Return size and hash of the files among these texts, by name; code is no such file."""
+def _precision(backends: Any, name: str) -> Any:
+    for part in filter(None, name.split(".")):
+        backends = getattr(backends, part)
+    return backends.fp32_precision
+
+
+def _asked(value: Callable[[], Any]) -> Any:
+    """A setting; "mixed" where torch was set in two ways, and None where this torch does not have it."""
+    try:
+        return value()
+    except AttributeError:
+        return None
+    except RuntimeError:
+        return "mixed"
+
+
+def files_named(names: Iterable[str], lists: bool = False) -> dict[str, str]:
+    """Return size and hash of the files that these texts name, by name; code that was imported is no such file.
+
+    A text may name a file in a folder that another one names.
+
+    Args:
+        lists: True if the files in the folders count, too.
+    """
     found: dict[str, str] = {}
+    code = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     left = _WHOLE_BYTES
-    for name in sorted(names):
+    for name in _candidates(sorted(names), lists):
         if len(found) == _MOST:
             break
         try:
             with open(name, "rb", opener=_without_waiting) as file:
                 told = os.fstat(file.fileno())
-                if not stat.S_ISREG(told.st_mode):
+                if not stat.S_ISREG(told.st_mode) or os.path.abspath(name) in code:
                     continue
                 whole = told.st_size <= left
                 left -= told.st_size if whole else 0
@@ -68,6 +127,29 @@ def files_named(names: Iterable[str]) -> dict[str, str]:
         except (OSError, ValueError):
             continue
     return found
+
+
+def _candidates(names: Sequence[str], lists: bool) -> Iterator[str]:
+    """Yield paths of files that the texts may name, by themselves or in a folder."""
+    words = [name for name in names if not _is_path(name)][:_MOST_WORDS]
+    alone = [name for name in names if _is_path(name)] + words
+    yield from alone
+    folders = [name for name in alone if _is_folder(name)]
+    inside = [name for name in alone if not os.path.isabs(name)]
+    tried = itertools.islice(itertools.product(folders[:_MOST_FOLDERS], inside), _MOST_TRIED)
+    joined = [os.path.join(*pair) for pair in tried]
+    yield from joined
+    deeper = [name for name in joined if _is_folder(name)][:_MOST_FOLDERS]
+    yield from (os.path.join(*pair) for pair in itertools.islice(itertools.product(deeper, inside), _MOST_TRIED))
+    folders += deeper
+    if lists:
+        for folder in folders[:_MOST_FOLDERS]:
+            for place, _, files in os.walk(folder):
+                yield from (os.path.join(place, name) for name in sorted(files))
+
+
+def _is_folder(name: str) -> bool:
+    return "\0" not in name and os.path.isdir(name)
 
 
 @functools.lru_cache(maxsize=_MOST)
@@ -85,8 +167,17 @@ def _told_of(name: str, size: int, changed_ns: int, number: int, whole: bool) ->
 
 
 def may_name_a_file(text: str) -> bool:
-    """True for a text that can be the name of a file of data."""
-    return 2 < len(text) < 4096 and ("." in text or os.sep in text) and "\n" not in text and not text.endswith(_OF_CODE)
+    """True for a text that can be the name of a file or a folder."""
+    return 2 < len(text) < 4096 and "\n" not in text and "\0" not in text
+
+
+def lists_folders(names: Set[str]) -> bool:
+    """True if code with these names may look into folders for files."""
+    return not _LISTING.isdisjoint(names)
+
+
+def _is_path(name: str) -> bool:
+    return "." in name or os.sep in name
 
 
 def changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

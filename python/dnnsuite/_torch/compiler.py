@@ -13,7 +13,7 @@ import torch
 
 from .lookup import note_lost
 
-__all__ = ["DYNAMO", "UncompiledOptimizer", "made_by_dynamo", "not_compiled", "uncompiled"]
+__all__ = ["DYNAMO", "UncompiledOptimizer", "compiled_from", "made_by_dynamo", "not_compiled", "uncompiled"]
 
 try:
     _has_dynamo = importlib.util.find_spec("torch._dynamo") is not None
@@ -35,6 +35,12 @@ def not_compiled(function: Any) -> Any:
 def made_by_dynamo(module: Any) -> bool:
     """True if `module` is what `torch.compile` makes of a module."""
     return any(kind.__module__.startswith("torch._dynamo") for kind in type(module).__mro__)
+
+
+def compiled_from(function: Any) -> Any:
+    """Return the function that `torch.compile` made this one of; None for another."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", "")
+    return getattr(function, "__wrapped__", None) if "torch/_dynamo" in file.replace("\\", "/") else None
 
 
 def uncompiled(function: Any) -> Any:

@@ -13,7 +13,8 @@ from .lookup import get, missing
 from .names import NAMES
 
 __all__ = [
-    "GlobalHooks", "before_each_step", "containers_of_step_hooks", "global_hooks", "mark_stepped", "step_hooks",
+    "GlobalHooks", "before_each_step", "containers_of_step_hooks", "global_hooks", "hooks_of_all",
+    "mark_stepped", "step_hooks",
 ]  # fmt: skip
 
 
@@ -62,6 +63,13 @@ _global_step_hooks: list[dict[int, Any]] = get("optimizer hooks") or [{}, {}]
 
 
 _own_step_hooks: list[Any] = []
+
+
+def hooks_of_all() -> list[Any]:
+    """Return the hooks of every module and of every optimizer's step, but for our own."""
+    containers = [*global_hooks.containers, *_global_step_hooks]
+    found = [hook for hooks in containers if isinstance(hooks, dict) for hook in hooks.values()]
+    return [hook for hook in found if callable(hook) and hook not in _own_step_hooks]
 
 
 def before_each_step(hook: Any) -> None:

@@ -410,8 +410,7 @@ def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, a
 def _default_out(name: str, file: str, resume: str) -> Path:
     from .._runs.folder import OUT, default_out
 
-    there = sorted(OUT.glob(f"{name}-[0-9]*/{file}"))
-    return default_out(name, file, resume == "auto" and bool(there))
+    return default_out(name, file, resume == "auto" and any(OUT.glob(f"{name}-[0-9]*/{file}")))
 
 
 def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:

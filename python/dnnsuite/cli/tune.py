@@ -101,7 +101,6 @@ def tune(
     if not lora:
         jobs.get(job, swept=True)  # before anything slow is imported
     from .._runs.device import choose_device
-    from .._runs.folder import OUT, stamp
     from .._runs.job_options import parse_options
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
@@ -123,7 +122,7 @@ def tune(
     })  # fmt: skip
     _refuse_beside_devices(devices, device, on_cluster)
     chosen = shares_of(devices, 1)[0].device if devices else choose_device(device)
-    where = _directory(job, out, resume, share, OUT, stamp())
+    where = _directory(job, out, resume, share)
     found: JobSweep | LoraSearch
     if lora:
         found = LoraSearch(base, data, held_out, tokenizer, chosen, batch_size, micro_batch, keep or 3, seed)
@@ -204,7 +203,9 @@ def _swept(found: JobSweep | LoraSearch, algorithm: Algorithm, *, space: str | N
     )  # fmt: skip
 
 
-def _directory(job: str, out: str | None, resume: bool, share: bool, root: Path, stamp: str) -> Path:
+def _directory(job: str, out: str | None, resume: bool, share: bool) -> Path:
+    from .._runs.folder import SWEEP_FILE, default_out
+
     if share:
         if out is None:
             raise InvalidArgument("--share needs a directory that all processes see: name it with --out")
@@ -216,12 +217,7 @@ def _directory(job: str, out: str | None, resume: bool, share: bool, root: Path,
         if resume and not where.is_dir():
             raise InvalidArgument(f"--resume: there is no {where}; leave --resume away to start there")
         return where
-    if not resume:
-        return root / f"tune-{job}-{stamp}"
-    last = sorted(root.glob(f"tune-{job}-*"))
-    if not last:
-        raise InvalidArgument(f"--resume: there is no {root}/tune-{job}-*, nothing to continue; name it with --out")
-    return last[-1]
+    return default_out(f"tune-{job}", SWEEP_FILE, resume)
 
 
 def _algorithm(name: str, trials: int, eta: int, skip_last: int) -> Algorithm:

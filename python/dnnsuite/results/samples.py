@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._files import whole_lines
+from .._runs.samples import unchanged
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _read(file: Path, replica: int) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        table = pd.read_csv(whole_lines(file), keep_default_na=False)
+        table = pd.read_csv(unchanged(file), keep_default_na=False)
     except (OSError, ValueError) as error:
         raise Error(f"{file}: {reason(error)}") from error
     if absent := [name for name in _MEASURED if name not in table.columns]:

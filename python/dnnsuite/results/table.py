@@ -7,13 +7,13 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._files import whole_lines, write_text
+from .._files import SUM, check_sums, sums_of, whole_lines, write_text
 from .._runs.record_checks import check_rate, check_value
 from .._runs.record_parts import BadRecord
 from ..errors import Error, reason
@@ -111,7 +111,6 @@ class Row:
 COLUMNS = tuple(each.name for each in fields(Row))
 _VALUES = attrgetter(*COLUMNS)  # quicker than astuple, which copies
 LEAST = COLUMNS[: COLUMNS.index("run") + 1]  # what a table of an earlier version has
-_SUM = "sum"  # column of a file
 _COMPLETE = "complete"  # in a table's attrs
 _DEFAULTS = {each.name: each.default for each in fields(Row)}
 _INTEGERS = [name for name, value in _DEFAULTS.items() if type(value) is int]
@@ -155,34 +154,10 @@ def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
         lines = list(csv.reader(io.StringIO(text)))
         sealed = io.StringIO()
         csv.writer(sealed, lineterminator="\n").writerows(
-            [*line, own] for line, own in zip(lines, [_SUM, *_sums(lines)], strict=True)
+            [*line, own] for line, own in zip(lines, [SUM, *sums_of(lines)], strict=True)
         )
         text = sealed.getvalue()
     write_text(path, text)
-
-
-def _sums(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Checksums of the lines after the first: each is of the first one and all before it, too, and of their number."""
-    so_far = "\x1f".join([str(len(lines)), *lines[0]])
-    for line in lines[1:]:
-        so_far = hashlib.blake2b("\x1f".join([so_far, *line]).encode(), digest_size=4).hexdigest()
-        yield so_far
-
-
-def _check_sums(lines: Sequence[tuple[int, list[str]]]) -> None:
-    """Refuse a table that is not what :func:`save_csv` wrote; one without checksums, a user's own, is taken as it is.
-
-    Args:
-        lines: (number, cells) of each.
-    """
-    if not lines or lines[0][1][-1:] != [_SUM]:
-        return
-    for (number, line), own in zip(lines[1:], _sums([line[:-1] for _, line in lines]), strict=True):
-        if line[-1] != own:
-            raise ValueError(
-                f"line {number} was changed, or a line was removed, after it was written (its checksum differs): "
-                f"restore it; or take out the column {_SUM!r}, which takes the table as it is"
-            )
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -199,7 +174,7 @@ def read_csv(path: Path) -> pd.DataFrame:
             lines = [(reader.line_num, row) for reader in (csv.reader(file),) for row in reader if row]
         if odd := [number for number, row in lines if len(row) != len(lines[0][1])]:
             raise ValueError(f"line {odd[0]} has another number of columns than the first")
-        _check_sums(lines)
+        check_sums(lines)
         table = pd.read_csv(
             path, dtype=dict.fromkeys(_TEXTS, str), keep_default_na=False, na_values={name: [""] for name in numbers}
         )
