@@ -26,10 +26,10 @@ class MultiheadAttention(ArrayModule):
 
     `query` is `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`, or `[B, L, E]` for one sequence; `key` and `value`
     have the same shape with S in place of L. `attn_mask` is `[L, S]` (for all models), `[B, L, S]` or
-    `[B, N * H, L, S]`; `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is ignored; a float mask is
-    added to the scores. Returns (output, weights); the weights are `[B, N, L, S]` or None. Self-attention that returns
-    no weights, and whose only masks are for padding and causality, is one fused operator on the packed projections.
-    Most models are of this kind.
+    `[B, N * H, L, S]`; `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is ignored; a float mask
+    is added to the scores. Returns (output, weights); the weights are `[B, N, L, S]` or None. Self-attention that
+    returns no weights, and whose only masks are for padding and causality, is one fused operator on the packed
+    projections. Most models are of this kind.
     """
 
     in_proj_weight: Tensor | None

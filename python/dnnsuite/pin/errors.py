@@ -16,7 +16,7 @@ class CgroupError(Error):
         path: the file or folder.
         value: the value that was to be written; empty if there was none.
         errno: the kernel's reason; 0 if it gave none.
-        hint: what to do about it.
+        hint: advice on what to do.
     """
 
     def __init__(self, operation: str, path: str = "", value: str = "", errno: int = 0, hint: str = "") -> None:
