@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,6 +33,7 @@ def save(
     to: _File = _FILE,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing baseline.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Write the results of runs to a CSV file.
 
@@ -53,7 +55,11 @@ def save(
         )
     results.save_csv(table, to)
     jobs = measured["job"].nunique()
-    tell(f"{to}: {measured['run_id'].nunique()} runs of {jobs} job{'s' if jobs > 1 else ''}")
+    runs = measured["run_id"].nunique()
+    if as_json:
+        print(json.dumps({"baseline": str(to), "runs": runs, "jobs": jobs}))
+    else:
+        tell(f"{to}: {runs} runs of {jobs} job{'s' if jobs > 1 else ''}")
     return 0
 
 

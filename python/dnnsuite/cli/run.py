@@ -35,7 +35,7 @@ def run(
     device: Annotated[Text, typer.Option()] = None,
     precision: Annotated[Text, typer.Option(help="Precision, if the job supports it.  [each job's]")] = None,
     preset: Annotated[
-        Text, typer.Option(help="quick (minutes on two cores), fast, or default and paper (the sizes of each job).")
+        Text, typer.Option(help="quick (minutes on two cores), default, or paper (the sizes of each job).  [default]")
     ] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
     order: Annotated[Text, typer.Option(help="Order of the jobs in each run.  [fixed]")] = None,
