@@ -26,7 +26,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper, fast"),
+        (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper"),
         (["--repeat", "0"], "--repeats 0: must be 1 to 10,000"),
         (["--copies", "few"], "--copies few: expected per-gpu, all, or a number of at least 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
