@@ -102,11 +102,11 @@ def test_a_suite_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert status("run", *TOY, "--resume") == 0  # the last one, whole already
     assert "0 of 1 to run" in capsys.readouterr().err
     assert status("run", *TOY, "--resume", "--quiet") == 0
-    assert capsys.readouterr() == (f"{said['out']}/summary.txt\n", "")
+    assert capsys.readouterr() == (f"results in {said['out']}; report: dnnsuite report {said['out']}\n", "")
 
 
 def test_a_failed_suite_is_status_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("run", "toy-suite-crash", *TOY[1:], "--copies", "1", "--out", "o") == 1
     captured = capsys.readouterr()
-    assert captured.out == "o/summary.txt\n"
+    assert captured.out == "results in o; report: dnnsuite report o\n"
     assert "toy-suite-crash run 0 copy 0: crash: no second step" in captured.err
