@@ -13,7 +13,7 @@ import typer
 from ..errors import InvalidArgument
 from ._command import add_commands
 from ._options import Json, Text
-from ._status import tell
+from ._status import say, tell
 from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
 
 _FILE = Path("dnnsuite-baseline.csv")
@@ -46,7 +46,9 @@ def save(
         raise InvalidArgument(f"--baseline {to}: the name must end in .csv")
     if to.exists() and not replace:
         raise InvalidArgument(f"{to} already exists; give --replace, or another --baseline")
-    table = results.load(*directories, name=name)
+    table, left_out = results.without_odd(results.load(*directories, name=name))
+    for sentence in left_out:
+        say(sentence)
     results.refuse_unlike(table)
     measured = table[table["status"] == "ok"]
     if measured.empty:
