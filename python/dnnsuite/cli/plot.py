@@ -66,10 +66,9 @@ def throughput(request: Request) -> Drawn:
 
     if request.metric is not None:
         raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave --metric away")
-    table, left_out = results.load(*request.directories), []
+    table = results.load(*request.directories)
     problems = table.attrs["problems"]
-    if not request.allow_unlike:
-        table, left_out = results.without_odd(table)
+    table, left_out = (table, []) if request.allow_unlike else results.without_odd(table)
     summary = results.summarize(table, request.allow_unlike)
     axes = _drawn(summary)
     files = request.files(request.directories[0] / _name(table))
