@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 import command_pages
 import docstring_markdown  # noqa: F401  so that griffe_extension finds it: the path is mkdocs' for this file alone
 import job_pages
+import member_tables
 import notebook_pages
 import page_links
 import torch_page
@@ -88,6 +89,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Turn links to files of the repository into links to their pages, and give wide tables room."""
     uri = page.file.src_uri
+    if uri.startswith("reference/"):
+        markdown = member_tables.with_tables(markdown)
     if _WIDE.search(markdown):
         page.meta.setdefault("hide", ["toc"])  # its column is theirs
     if page.file.generated_by is None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """`dnnsuite baseline save` and `check`, by command."""
 
+import json
+
 import pytest
 
 from dnnsuite.cli.app import main
@@ -44,3 +46,14 @@ def test_runs_that_may_not_be_pooled_are_no_baseline(made, capsys, tmp_path):
     assert status("baseline", "save", made("a", 1.0), made("b", 1.0, cpu="Xeon"), "-b", file) == 2
     assert "processor differs" in capsys.readouterr().err
     assert not file.exists()
+
+
+def test_a_job_whose_copies_differ_is_left_out_alone(suite, capsys, tmp_path):  # noqa: F811
+    out = suite(record(), record("reso", slot="0"), record("reso", slot="1", unit="tokens"), directory="odd")
+    file = tmp_path / "b.csv"
+    assert status("baseline", "save", out, "-b", file, "--json") in (0, None)
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {"baseline": str(file), "runs": 1, "jobs": 1}
+    assert "reso is left out: its copies differ in unit (images, tokens)" in said.err
+    assert status("plot", out) in (0, None)
+    assert "reso is left out" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def test_options_of_results_are_a_group_of_their_own(capsys):
 
 
 NAMES = {
-    "run x --preset wrong": "quick, default, paper, fast",
+    "run x --preset wrong": "quick, default, paper",
     "workflow bert --preset fast": "quick, default, paper",
     "workflow bert --modes serial,hfat": "serial, concurrent, mps, mig, hfta",
     "train --preset wrong": "quick, default, paper",

@@ -55,6 +55,26 @@ def test_the_help_of_each_command_keeps_the_rules(name, capsys, monkeypatch):
             assert ", ".join(words[1].split("|")[:2]) not in text, f"{option} lists its choices twice"
 
 
+#: Commands that measure or train, with the options of the vocabulary that have no meaning there.
+MEASURES = {
+    "workflow": "", "tune": "", "run": "", "throughput": "", "ladder": "--resume",
+    "train": "--repeats", "profile": "--preset --repeats", "advise": "--repeats --resume --out --quiet",
+    "roofline": "--preset --repeats --resume --data",
+}  # fmt: skip
+VOCABULARY = {"--preset", "--repeats", "--resume", "--data", "--out", "--json", "--quiet"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_the_options_that_make_sense_there(name, capsys):
+    assert status(*name.split(), "--help") == 0
+    options = _options(capsys.readouterr().out)
+    if name in MEASURES:
+        assert VOCABULARY - options.keys() == set(MEASURES[name].split())
+    assert ("--json" in options) == (name != "pin exec"), "pin exec becomes another program"
+    if "--preset" in options:
+        assert options["--preset"].startswith("quick|default|paper ")
+
+
 def test_options_of_one_name_say_the_same_in_every_command(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     texts = {}

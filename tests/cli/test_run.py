@@ -26,7 +26,7 @@ TOY = ("toy-nap", "--plugin", "suite_toys", "--device", "cpu")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper, fast"),
+        (["--preset", "x"], "unknown preset 'x'; accepted: quick, default, paper"),
         (["--repeat", "0"], "--repeats 0: must be 1 to 10,000"),
         (["--copies", "few"], "--copies few: expected per-gpu, all, or a number of at least 1"),
         (["--pin", "x"], "--pin x: accepted: auto, cgroup, affinity, none"),
@@ -102,11 +102,11 @@ def test_a_suite_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert status("run", *TOY, "--resume") == 0  # the last one, whole already
     assert "0 of 1 to run" in capsys.readouterr().err
     assert status("run", *TOY, "--resume", "--quiet") == 0
-    assert capsys.readouterr() == (f"{said['out']}/summary.txt\n", "")
+    assert capsys.readouterr() == (f"results in {said['out']}; report: dnnsuite report {said['out']}\n", "")
 
 
 def test_a_failed_suite_is_status_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert status("run", "toy-suite-crash", *TOY[1:], "--copies", "1", "--out", "o") == 1
     captured = capsys.readouterr()
-    assert captured.out == "o/summary.txt\n"
+    assert captured.out == "results in o; report: dnnsuite report o\n"
     assert "toy-suite-crash run 0 copy 0: crash: no second step" in captured.err

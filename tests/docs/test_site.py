@@ -10,10 +10,12 @@ import typer
 import command_pages
 import docstring_markdown
 import job_pages
+import member_tables
 import notebook_pages
 import page_links
 import pages
 import torch_page
+from dnnsuite import nn
 from dnnsuite._torch import NAMES
 from dnnsuite.cli.app import app
 from dnnsuite.jobs.cards import all_cards
@@ -54,6 +56,14 @@ def test_every_job_has_a_page_with_what_it_refers_to():
 def test_every_private_name_of_torch_is_listed():
     text = torch_page.page()
     assert all(name in text for group in NAMES.values() for name in group.names)
+
+
+def test_the_reference_names_every_layer_and_function_for_arrays():
+    text = member_tables.with_tables("# nn\n\n::: dnnsuite.nn\n\n::: dnnsuite.nn.functional\n")
+    named = set(re.findall(r"^\| `(\w+)` \| \S", text, re.MULTILINE))
+    exported = {*nn.__all__, *nn.functional.__all__} - {"functional"}
+    assert named == exported
+    assert "::: dnnsuite.nn.functional" in text
 
 
 @pytest.mark.parametrize(

@@ -120,3 +120,11 @@ def test_a_model_is_named_by_a_number_of_torch_or_numpy():
     for wrong in (torch.tensor(0.5), torch.tensor([0, 1]), numpy.float64(1)):
         with pytest.raises(InvalidArgument, match="there is no model"):
             array[wrong]
+    with pytest.raises(InvalidArgument, match=r"write \[array\[i\] for i in"):
+        array[:1]
+
+
+def test_a_runner_whose_arguments_are_in_another_order_says_the_order():
+    models = array()
+    with pytest.raises(InvalidArgument, match=r"\(array, optimizer, loss_function\).*got a SGD first"):
+        dnnsuite.StepRunner(optim.SGD(models.parameters(), lr=0.1), models, loss)

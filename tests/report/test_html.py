@@ -58,10 +58,11 @@ def test_where_nothing_may_be_compared_with_the_target_there_is_no_chart_and_no_
 def test_what_disturbed_executions_stands_with_the_verdict_and_targets_have_units(suite):
     runs = record(flags=["contended"]), record("wlm", seed_unit={"name": "segments", "items": 35})
     page = report.html(report.make([suite(*runs)], target="V100"))
-    head, _, rest = page.partition("<h2>Conditions</h2>")
+    head, _, rest = page.partition("<h2>Rates</h2>")
     assert "1 of 2 executions, which are kept: contended (1)" in head
     against = rest.partition("Against the target")[2].partition("</table>")[0]
     assert "<td>segments</td>" in against
+    assert "<h2>Conditions</h2>" in rest, "results come before the long list of conditions"
 
 
 def test_columns_have_words_and_counts_are_whole(suite):

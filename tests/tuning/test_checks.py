@@ -4,8 +4,9 @@
 import pytest
 import torch
 
+import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
+from dnnsuite.tuning.checks import at_least_1, check_evaluate, check_factory, check_loss, checked_part, sign_of
 
 
 @pytest.mark.parametrize(
@@ -40,9 +41,32 @@ def test_the_direction_of_a_metric(metric, sign):
         (lambda: checked_part(-0.1), "min_delta"),
         (lambda: checked_part(float("nan")), "min_delta"),
         (lambda: check_factory(torch.nn.Linear(2, 1)), "make_model is a Linear: give a function"),
+        (lambda: check_loss(torch.nn.CrossEntropyLoss()), r"y: torch.nn.CrossEntropyLoss\(\)\(model\(x\), y\)"),
+        (lambda: check_loss(torch.nn.functional.mse_loss), r"y: torch.nn.functional.mse_loss\(model\(x\), y\)"),
+        (lambda: check_loss(dnnsuite.nn.functional.cross_entropy), "cross_entropy"),
         (lambda: check_evaluate([torch.zeros(2)]), "evaluate is a list"),
     ],
 )
 def test_what_is_refused(check, message):
     with pytest.raises(InvalidArgument, match=message):
         check()
+
+
+def swept(**given):
+    data = torch.randn(8, 2), torch.zeros(8, dtype=torch.long)
+    values = {"batch_size": 4, "epochs": 1, "out": False, "quiet": True} | given
+    return dnnsuite.sweep(lambda config: torch.nn.Linear(2, 2), {"lr": [0.1]}, data, **values)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"loss": torch.nn.CrossEntropyLoss()}, "loss takes the model and its batch"),
+        ({"optimizer": torch.optim.SGD([torch.zeros(1)], lr=0.1)}, "a sweep makes one for each model: optimizer='SGD'"),
+        ({"algorithm": dnnsuite.tuning.Hyperband}, r"give an instance of a class of dnnsuite.tuning.* Hyperband\(\)"),
+        ({"metric": "acc"}, "held-out data as evaluate= give loss and acc"),
+    ],
+)
+def test_what_belongs_to_a_plain_loop_is_refused_with_what_to_write(given, message):
+    with pytest.raises(InvalidArgument, match=message):
+        swept(**given)

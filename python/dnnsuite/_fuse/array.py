@@ -294,7 +294,8 @@ class Array(SharedState, torch.nn.Module):
     def _index(self, index: int) -> int:
         index = getattr(index, "tolist", lambda: index)()  # of torch's and NumPy's numbers, for example argmin
         if isinstance(index, bool) or not isinstance(index, int) or not -self.B <= index < self.B:
-            raise InvalidArgument(f"there is no model {index!r} in an array of {self.B}")
+            some = ": for several write [array[i] for i in ...]" if isinstance(index, slice) else ""
+            raise InvalidArgument(f"there is no model {index!r} in an array of {self.B}{some}")
         return index % self.B
 
     def drop(self, indices: int | Iterable[int], *companions: Any) -> None:

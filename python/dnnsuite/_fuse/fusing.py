@@ -90,8 +90,8 @@ def fuse(
     for index, model in enumerate(models):
         if not isinstance(model, torch.nn.Module):
             raise InvalidArgument(
-                f"fuse takes a list of torch modules; model {index} is a {type(model).__name__}: of a dictionary give "
-                "its values, of state_dicts the models that have loaded them"
+                f"fuse takes a list of torch modules, and model {index} is a {type(model).__name__}. Call a function "
+                "or class that makes models; of a dictionary give its values; load a state_dict into a model first"
             )
         if isinstance(model, (Array, ArrayModule)):
             raise InvalidArgument(f"model {index} is an array of models already")

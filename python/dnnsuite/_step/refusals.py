@@ -25,6 +25,14 @@ def check_counts(named: Mapping[str, Any]) -> None:
             raise InvalidArgument(f"{name} must be a whole number, 1 or more; got {value!r}")
 
 
+def check_array(array: Any) -> None:
+    """Refuse anything but a module, for example an optimizer in its place."""
+    if not isinstance(array, torch.nn.Module):
+        raise InvalidArgument(
+            f"StepRunner takes (array, optimizer, loss_function), in this order; got a {type(array).__name__} first"
+        )
+
+
 def in_parts(optimizer: Any, loss_function: Any, scaler: Any) -> tuple[tuple[Any, ...], ...]:
     """Read optimizer, loss function and scaler as those of a step's parts, one of each or lists of as many.
 

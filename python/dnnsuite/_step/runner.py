@@ -29,7 +29,15 @@ from .denormals import Flushed
 from .dispatch import Dispatch
 from .outside import arrays_reached, has_part, width_beside_others
 from .part import LossFunction, StepPart
-from .refusals import check_batch, check_counts, check_optimizer, check_scaler, in_parts, warn_of_single_samples
+from .refusals import (
+    check_array,
+    check_batch,
+    check_counts,
+    check_optimizer,
+    check_scaler,
+    in_parts,
+    warn_of_single_samples,
+)
 from .shard import Shard
 from .shard_widths import Asked, ShardWidths
 from .threads import NotCopied, SubmittedStep
@@ -128,6 +136,7 @@ class StepRunner(NotCopied):
         scaler: Scaler | Sequence[Scaler | None] | None = None,
         flush_denormals: bool = True,
     ) -> None:
+        check_array(array)
         self._audits = Audits(audit)
         check_counts({"threads": threads, "width": width, "queue_depth": queue_depth, "accumulate": accumulate})
         optimizers, losses, scalers = in_parts(optimizer, loss_function, scaler)

@@ -27,8 +27,7 @@ _PRESETS = {
     "throughput": {"full": "default"},
     "ladder": {"full": "default"},
 }
-_OWN_PRESETS = {"run": ("fast",)}
-_OF_ALL = ("quick", "default", "paper")
+_OWN_PRESETS = {"run": ("fast",)}  # of the suite of 2019
 #: Options whose words are all that they take: one, or several with commas.
 _CHECKED = (
     "preset", "algorithm", "style", "order", "goal", "device", "data", "method", "precision", "step_on", "cluster",
@@ -101,7 +100,7 @@ class Command(TyperCommand):
             words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
             for word in words if accepted else ():
                 if word not in accepted and not _is_beyond(self.path, name, word, ctx.params):
-                    shown = _shown(self.path, name)
+                    shown = words_of(self.path, name)
                     near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
                     what = name.removesuffix("s").replace("_", "-")
                     say(f"error: unknown {what} {word!r}; accepted: {', '.join(shown)}{near}")
@@ -150,7 +149,7 @@ def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], g
 def _accepted(command: str, name: str) -> list[str]:
     if name == "preset":
         own = _PRESETS.get(command, {})
-        return [*_OF_ALL, *own, *own.values(), *_OWN_PRESETS.get(command, ())]
+        return [*words_of(command, name), *own, *_OWN_PRESETS.get(command, ())]
     return words_of(command, name)
 
 
@@ -163,17 +162,13 @@ def _is_beyond(command: str, name: str, word: str, params: Mapping[str, Any]) ->
     return (command, name) == ("tune", "data") and params.get("job") == "lora"
 
 
-def _shown(command: str, name: str) -> list[str]:
-    return [*_OF_ALL, *_OWN_PRESETS.get(command, ())] if name == "preset" else words_of(command, name)
-
-
 def _metavar(command: str, param: Any) -> str | None:
     """Return what stands for the value: the words that an option takes, or a name; None for numbers."""
     if getattr(param, "is_flag", False):
         return None
     if param.param_type_name == "argument":
         return f"{(param.name or '').upper()}{'...' if param.nargs == -1 else ''}"
-    words = "|".join(_shown(command, param.name or ""))
+    words = "|".join(words_of(command, param.name or ""))
     return metavar_of(command, param.name or "", words if len(words) <= _LONGEST_CHOICE else "")
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import typer
 from ..errors import InvalidArgument
 from ._command import add_commands
 from ._options import Json, Text
-from ._status import tell
+from ._status import say, tell
 from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
 
 _FILE = Path("dnnsuite-baseline.csv")
@@ -32,6 +33,7 @@ def save(
     to: _File = _FILE,
     name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing baseline.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Write the results of runs to a CSV file.
 
@@ -44,7 +46,9 @@ def save(
         raise InvalidArgument(f"--baseline {to}: the name must end in .csv")
     if to.exists() and not replace:
         raise InvalidArgument(f"{to} already exists; give --replace, or another --baseline")
-    table = results.load(*directories, name=name)
+    table, left_out = results.without_odd(results.load(*directories, name=name))
+    for sentence in left_out:
+        say(sentence)
     results.refuse_unlike(table)
     measured = table[table["status"] == "ok"]
     if measured.empty:
@@ -53,7 +57,11 @@ def save(
         )
     results.save_csv(table, to)
     jobs = measured["job"].nunique()
-    tell(f"{to}: {measured['run_id'].nunique()} runs of {jobs} job{'s' if jobs > 1 else ''}")
+    runs = measured["run_id"].nunique()
+    if as_json:
+        print(json.dumps({"baseline": str(to), "runs": runs, "jobs": jobs}))
+    else:
+        tell(f"{to}: {runs} runs of {jobs} job{'s' if jobs > 1 else ''}")
     return 0
 
 

@@ -102,6 +102,7 @@ def prepare_set(
     ] = None,
     fake: Annotated[Number, typer.Option(help="Write N random samples in the format of the data set instead.")] = None,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Unpack a data set's archives, or write a fake one.
 
@@ -111,7 +112,10 @@ def prepare_set(
     from ..data.preparing import prepare
 
     where = prepare(data_set(name), _root(dataroot), Path(source) if source else None, fake, unchecked, say)
-    tell(str(where))
+    if as_json:
+        print(json.dumps({"name": name, "path": str(where)}))
+    else:
+        tell(str(where))
     return 0
 
 

@@ -67,12 +67,14 @@ def throughput(request: Request) -> Drawn:
     if request.metric is not None:
         raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave --metric away")
     table = results.load(*request.directories)
+    problems = table.attrs["problems"]
+    table, left_out = (table, []) if request.allow_unlike else results.without_odd(table)
     summary = results.summarize(table, request.allow_unlike)
     axes = _drawn(summary)
     files = request.files(request.directories[0] / _name(table))
     results.save_csv(results.wide(table, request.allow_unlike), files[0], index=True)
     plots.save(axes, files[1])
-    return plots.Drawn(files, (*table.attrs["problems"], *summary.attrs["notes"]))
+    return plots.Drawn(files, (*problems, *left_out, *summary.attrs["notes"]))
 
 
 def monitor(request: Request) -> Drawn:

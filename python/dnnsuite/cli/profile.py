@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import percent, rate
-from ._options import Json, Number, Text, Texts
-from ._status import tell
+from ._options import Json, Number, Quiet, Text, Texts
+from ._status import say, tell
 
 if TYPE_CHECKING:
     from ..profiling.sizes import Request
@@ -45,6 +45,7 @@ def profile(
     stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
     out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
     resume: Annotated[bool, typer.Option("--resume")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:  # fmt: skip
     """Profile a job or your own script: where step time goes.
@@ -65,7 +66,9 @@ def profile(
         from ..profiling.script import run_script
 
         where = out or default_out(f"profile-{Path(target[0]).name}", PROFILES_FILE, False)
-        return run_script(target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on)
+        return run_script(
+            target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on, quiet
+        )
     from ..errors import InvalidArgument
     from ..profiling.sizes import Request
     from ..profiling.throughput_request import parse_batch_sizes
@@ -76,7 +79,7 @@ def profile(
         target[0], parse_batch_sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision,
         threads, seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
     ).checked()  # fmt: skip
-    return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json)
+    return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json, quiet)
 
 
 def _is_command(word: str) -> bool:
@@ -85,12 +88,12 @@ def _is_command(word: str) -> bool:
     return shutil.which(word) is not None
 
 
-def profile_job(request: Request, out: Path, as_json: bool) -> int:
+def profile_job(request: Request, out: Path, as_json: bool, quiet: bool = False) -> int:
     """Profile a job at each batch size, write the files and print the figures; return the exit status."""
     from ..profiling.memory_hint import hint
     from ..profiling.sizes import profiles, rows
 
-    results = profiles(request, out, lambda text: print(f"dnnsuite: {text}", file=sys.stderr, flush=True))
+    results = profiles(request, out, (lambda _: None) if quiet else say)
     files = _write(results, out)
     hints = hint(results, request.device)
     if as_json:

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._options import Json, Number, Texts
+from ._options import Json, Number, Quiet, Texts
+from ._status import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ def roofline(
         Optional[Path], typer.Option(help="Folder for roofline.csv, .json and .png.", show_default=False)  # noqa: UP045
     ] = None,
     plugin: Annotated[Texts, typer.Option()] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
     """Measure the roofs of the CPUs, and compare a job with them.
@@ -52,20 +54,17 @@ def roofline(
     import_plugins(plugin or [], [os.getcwd()])
     if job is not None:
         _check(job)
-    peaks = measure_peaks(threads, refresh, _say)
+    tell = (lambda _: None) if quiet else say
+    peaks = measure_peaks(threads, refresh, tell)
     now = probe_contention(peaks.threads, digest(peaks.machine))
     found, notes = None, [_NO_PMU]
     if job is not None:
-        found, more = _observe(job, peaks, models, batch_size, steps, warmup)
+        found, more = _observe(job, peaks, models, batch_size, steps, warmup, tell)
         notes += more
     files = _write(out, job, peaks, now, found, notes) if out is not None else []
     record = _record(job, peaks, now, found, notes, files)
     print(json.dumps(record, allow_nan=False) if as_json else _render(job, peaks, now, found, notes, files))
     return 0
-
-
-def _say(text: str) -> None:
-    print(f"dnnsuite: {text}", file=sys.stderr)
 
 
 def _check(job: str) -> None:
@@ -76,7 +75,7 @@ def _check(job: str) -> None:
 
 
 def _observe(
-    job: str, peaks: Peaks, models: int, batch_size: int | None, steps: int, warmup: int
+    job: str, peaks: Peaks, models: int, batch_size: int | None, steps: int, warmup: int, tell: Callable[[str], None]
 ) -> tuple[Roofline, list[str]]:
     """Run the job on a CPU and place its operators."""
     from .. import jobs
@@ -93,9 +92,9 @@ def _observe(
         workload.synchronize()
 
     try:
-        _say(f"setting up {job}")
+        tell(f"setting up {job}")
         workload.setup()
-        _say(f"{warmup} steps to warm up, {steps} observed")
+        tell(f"{warmup} steps to warm up, {steps} observed")
         for _ in range(warmup):
             workload.step()
         workload.synchronize()

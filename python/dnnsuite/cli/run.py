@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -35,7 +36,7 @@ def run(
     device: Annotated[Text, typer.Option()] = None,
     precision: Annotated[Text, typer.Option(help="Precision, if the job supports it.  [each job's]")] = None,
     preset: Annotated[
-        Text, typer.Option(help="quick (minutes on two cores), fast, or default and paper (the sizes of each job).")
+        Text, typer.Option(help="quick (minutes on two cores), default, or paper (the sizes of each job).  [default]")
     ] = None,
     batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
     order: Annotated[Text, typer.Option(help="Order of the jobs in each run.  [fixed]")] = None,
@@ -159,7 +160,7 @@ def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bo
             again = f"dnnsuite run {suite} --resume --out {out}"
             say(f"{kept} finished runs are kept in {out}; continue: {again}")
         raise
-    print(json.dumps(_as_dict(finished)) if as_json else f"{out / 'summary.txt'}")
+    print(json.dumps(_as_dict(finished)) if as_json else _next_step(out))
     for problem in finished.problems:
         say(problem)
     for run in finished.runs:
@@ -169,6 +170,10 @@ def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bo
     return 0 if finished.ok else 1
 
 
+def _next_step(out: Path) -> str:
+    return f"results in {out}; report: dnnsuite report {shlex.quote(str(out))}"
+
+
 def _run_on_cluster(
     suite: str, asked: dict[str, Any], out: Path, cluster: str, options: list[str], resume: bool, as_json: bool
 ) -> int:
@@ -176,7 +181,7 @@ def _run_on_cluster(
 
     say = (lambda line: print(line, file=sys.stderr)) if as_json else print
     ok = run_on_cluster(suite, asked, out, cluster, parameters(options), resume, say)
-    print(json.dumps({"out": str(out), "ok": ok}) if as_json else f"{out / 'summary.txt'}")
+    print(json.dumps({"out": str(out), "ok": ok}) if as_json else _next_step(out))
     return 0 if ok else 1
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Layers for an array of B models: torch's names, arguments, order and defaults, and a keyword-only `B`.
 
-`B=0`, the default, gives torch's own layer. Dimension 0 is the model: parameters `[B, ...]`, activations `[B, N, ...]`.
+`B=0`, the default, gives torch's own layer. Dimension 0 indexes the models: parameters `[B, ...]`, activations `[B, N,
+...]`.
 """
 
 from . import functional
@@ -129,5 +130,5 @@ _LAYERS = {
 
 
 def array(B: int) -> ArrayNamespace:
-    """Return `torch.nn` for arrays of B models; B=0 is torch's own."""
+    """Return a stand-in for `torch.nn` that makes layers of B models; with B=0 it makes torch's own layers."""
     return ArrayNamespace(B, _LAYERS)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Activations with a dimension argument, a weight, or random numbers. torch's other activations are element-wise and
-work on `[B, ...]` unchanged.
+"""Activations with a dimension argument, a weight, or random numbers. torch's other activations are element-wise, so
+they work on `[B, ...]` unchanged.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class _Along(Stateless):
 
 
 class Softmax(_Along, function="softmax"):
-    """`torch.nn.Softmax` for B models; `dim` counts without the model."""
+    """`torch.nn.Softmax` for B models; `dim` does not count the dimension of the models."""
 
 
 class Softmin(_Along, function="softmin"):
-    """`torch.nn.Softmin` for B models; `dim` counts without the model."""
+    """`torch.nn.Softmin` for B models; `dim` does not count the dimension of the models."""
 
 
 class LogSoftmax(_Along, function="log_softmax"):
-    """`torch.nn.LogSoftmax` for B models; `dim` counts without the model."""
+    """`torch.nn.LogSoftmax` for B models; `dim` does not count the dimension of the models."""
 
 
 class GLU(Stateless, function="glu"):
-    """`torch.nn.GLU` for B models; `dim` counts without the model."""
+    """`torch.nn.GLU` for B models; `dim` does not count the dimension of the models."""
 
 
 class Softmax2d(ArrayModule):
@@ -83,8 +83,9 @@ class _OwnNumbers(ArrayModule):
 
 
 class PReLU(_OwnNumbers):
-    """`torch.nn.PReLU` for B models: `[B, N, C, *]` to the same; the weight is `[B, num_parameters]`, and `init` a
-    number or one per model."""
+    """`torch.nn.PReLU` for B models: input and output are `[B, N, C, *]`, the weight is `[B, num_parameters]`, and
+    `init` is one number or one per model.
+    """
 
     per_model_lists = ("init",)
     init: list[float]
@@ -106,7 +107,7 @@ class PReLU(_OwnNumbers):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set every weight to `init`, like torch."""
+        """Set every weight to `init`, as torch does."""
         self.weight.copy_(torch.tensor(self.init).unsqueeze(1).expand_as(self.weight))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -115,11 +116,11 @@ class PReLU(_OwnNumbers):
 
 
 class RReLU(_OwnNumbers):
-    """`torch.nn.RReLU` for B models: in training the slope of every negative element is drawn between `lower` and
-    `upper`, each a number or one per model, from a random stream per model that `dnnsuite.nn.seed` starts; in
-    evaluation it is their mean.
+    """`torch.nn.RReLU` for B models. In training, the slope of each negative element is drawn between `lower` and
+    `upper` (each one number, or one per model) from the model's own random stream, which `dnnsuite.nn.seed` starts. In
+    evaluation the slope is the mean of `lower` and `upper`.
 
-    There is no in-place form.
+    It has no in-place form.
     """
 
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream

@@ -14,10 +14,10 @@ from .array_module import ArrayModule, check_width
 
 
 class ArrayNamespace:
-    """Stand-in for `torch.nn` in which every layer is an array of B models; made by `nn.array(B)`.
+    """Stand-in for `torch.nn` in which every layer is an array of B models; `nn.array(B)` returns one.
 
-    A definition that takes its `nn` as an argument serves both: `mlp(nn.array(0))` has torch's own layers and
-    `mlp(nn.array(8))` eight fused ones. Layers without parameters that work element by element are torch's own.
+    A model definition that takes `nn` as an argument works for both: `mlp(nn.array(0))` has torch's own layers, and
+    `mlp(nn.array(8))` has eight models fused. Element-wise layers without parameters are torch's own.
 
     >>> from dnnsuite import nn
     >>> def mlp(nn):

@@ -24,11 +24,12 @@ Tensor = torch.Tensor
 class MultiheadAttention(ArrayModule):
     """`torch.nn.MultiheadAttention` for B models (Vaswani et al., 2017).
 
-    `query` `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`, or `[B, L, E]` for one sequence; `key` and `value`
-    likewise with S for L. `attn_mask` is `[L, S]` (for all models), `[B, L, S]` or `[B, N * H, L, S]`;
-    `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is ignored; a float mask is added to the
-    scores. Returns (output, weights), weights `[B, N, L, S]` or None. Self-attention without weights and with no mask
-    but padding and causality, the case of most models, is one fused operator on the packed projections.
+    `query` is `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`, or `[B, L, E]` for one sequence; `key` and `value`
+    have the same shape with S in place of L. `attn_mask` is `[L, S]` (for all models), `[B, L, S]` or
+    `[B, N * H, L, S]`; `key_padding_mask` is `[B, N, S]`. A boolean mask is True where a key is ignored; a float mask
+    is added to the scores. Returns (output, weights); the weights are `[B, N, L, S]` or None. Self-attention that
+    returns no weights, and whose only masks are for padding and causality, is one fused operator on the packed
+    projections. Most models are of this kind.
     """
 
     in_proj_weight: Tensor | None
@@ -81,7 +82,7 @@ class MultiheadAttention(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise projections by Xavier's rule and biases with zeros, like torch, model by model."""
+        """Initialise projections with Xavier's rule and biases with zeros, model by model, as torch does."""
         for index in range(self.B):
             for name in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
                 if (weight := self._parameters[name]) is not None:
@@ -95,7 +96,7 @@ class MultiheadAttention(ArrayModule):
 
     @property
     def dropout(self) -> Any:
-        """Rate of dropout: a number, or a list where the models differ. Takes a number, a list or a tensor."""
+        """Dropout rate: one number, or a list if the models differ. You can assign a number, a list or a tensor."""
         return self.attention_dropout.one_or_all_rates()
 
     @dropout.setter
@@ -129,9 +130,9 @@ class MultiheadAttention(ArrayModule):
         attn_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """Compute all heads before the output projection: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
+        """Compute all heads, without the output projection: `[B, N, L, E]` and `[B, N, S, ...]` to `[B, N, L, E]`.
 
-        `is_causal` stands for the causal mask, which `attn_mask` then repeats.
+        `is_causal` applies the causal mask; an `attn_mask` given with it must be that same mask.
         """
         plain = self.bias_k is None and not self.add_zero_attn
         boolean = key_padding_mask is None or key_padding_mask.dtype == torch.bool

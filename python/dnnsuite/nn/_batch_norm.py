@@ -231,21 +231,23 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm, torch.nn.BatchNorm1d):  # type: ignore[misc]
-    """`torch.nn.BatchNorm1d` for B models: `[B, N, C]` or `[B, N, C, L]`. `momentum` may be one per model."""
+    """`torch.nn.BatchNorm1d` for B models: `[B, N, C]` or `[B, N, C, L]`. `momentum` is one number, or one per
+    model.
+    """
 
     torch_class = torch.nn.BatchNorm1d
     ranks = (3, 4)
 
 
 class BatchNorm2d(_BatchNorm, torch.nn.BatchNorm2d):  # type: ignore[misc]
-    """`torch.nn.BatchNorm2d` for B models: `[B, N, C, H, W]`. `momentum` may be one per model."""
+    """`torch.nn.BatchNorm2d` for B models: `[B, N, C, H, W]`. `momentum` is one number, or one per model."""
 
     torch_class = torch.nn.BatchNorm2d
     ranks = (5,)
 
 
 class BatchNorm3d(_BatchNorm, torch.nn.BatchNorm3d):  # type: ignore[misc]
-    """`torch.nn.BatchNorm3d` for B models: `[B, N, C, D, H, W]`. `momentum` may be one per model."""
+    """`torch.nn.BatchNorm3d` for B models: `[B, N, C, D, H, W]`. `momentum` is one number, or one per model."""
 
     torch_class = torch.nn.BatchNorm3d
     ranks = (6,)

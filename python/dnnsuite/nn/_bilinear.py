@@ -41,7 +41,7 @@ class Bilinear(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw from ±1/√in1_features uniformly, like torch, model by model."""
+        """Draw uniformly from ±1/√in1_features, model by model, as torch does."""
         bound = self.in1_features**-0.5
         for index in range(self.B):
             for parameter in self.parameters():

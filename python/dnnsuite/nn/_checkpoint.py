@@ -15,12 +15,12 @@ from .random_streams import noted, repeated
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `function(*args, **kwargs)` without keeping its activations: the backward pass computes them again.
+    """Call `function(*args, **kwargs)` without storing its activations; the backward pass computes them again.
 
-    As `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`, of which it is a call; dropout and other draws of
-    an array's streams are the same the second time. Buffers are updated both times, as torch's checkpoint does. It is
-    needed around an array and around layers of this package; in the forward of a model that is fused torch's own
-    checkpoint, reentrant or not, does the same.
+    It calls `torch.utils.checkpoint.checkpoint(..., use_reentrant=False)`, and makes sure that dropout and other draws
+    from an array's random streams are the same the second time. As in torch, buffers are updated both times. Use it
+    around an array or around layers of this package. In the `forward` of a fused model, torch's own checkpoint,
+    reentrant or not, does the same.
     """
     tape: list[torch.Tensor] = []
     B, random = state.B, state.random

@@ -21,13 +21,14 @@ _POSSIBLE = (torch.bfloat16, torch.float16)
 def compute_dtype(
     array: torch.nn.Module, dtype: torch.dtype | None, layers: type[Any] | tuple[type[Any], ...] = PRODUCTS
 ) -> torch.nn.Module:
-    """Let the layers of `array` of the classes `layers` compute in `dtype`; None ends it. Returns `array`.
+    """Make the layers of `array` that belong to the classes `layers` compute in `dtype`; None undoes this. Returns
+    `array`.
 
     Inputs and parameters are rounded to `dtype` for the product, which sums in float32, and the result is converted
-    back; parameters, gradients and optimizer state keep their dtype. `layers` are classes that have an attribute
-    `compute_dtype`; the default is `Linear`, attention's projections and the inputs' products of recurrent layers.
-    Convolutions can too: pass `(nn.Linear, nn.Conv2d)`. Large products get faster on a processor with bfloat16
-    instructions (`benchmarks/ops/bench_compute_dtype.py`), small ones slower.
+    back; parameters, gradients and optimizer state keep their dtype. `layers` are classes with an attribute
+    `compute_dtype`; by default `Linear`, the projections of attention, and the input products of recurrent layers. For
+    convolutions too, pass `(nn.Linear, nn.Conv2d)`. On a processor with bfloat16 instructions large products become
+    faster (`benchmarks/ops/bench_compute_dtype.py`) and small ones slower.
     """
     if dtype is not None and dtype not in _POSSIBLE:
         raise InvalidArgument(f"compute_dtype must be torch.bfloat16, torch.float16 or None, not {dtype}")

@@ -13,11 +13,11 @@ from .array_module import ArrayModule, check_models
 
 
 class CosineSimilarity(Stateless, function="cosine_similarity"):
-    """`torch.nn.CosineSimilarity` for B models; `dim` counts the dimensions of one model, so 1 is 2 of `[B, N, D]`."""
+    """`torch.nn.CosineSimilarity` for B models; `dim` counts the dimensions of one model: dim=1 is D of `[B, N, D]`."""
 
 
 class PairwiseDistance(ArrayModule):
-    """`torch.nn.PairwiseDistance` for B models: `[B, N, D]` and `[B, N, D]` to `[B, N]`."""
+    """`torch.nn.PairwiseDistance` for B models: two inputs `[B, N, D]` to distances `[B, N]`."""
 
     def __init__(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False, *, B: int) -> None:
         super().__init__(B)

@@ -24,13 +24,13 @@ def _checked(rates: list[float]) -> list[float]:
 
 
 class Dropout(ArrayModule):
-    """`torch.nn.Dropout` for B models: `[B, ...]` to `[B, ...]`, `p` a float or one rate per model.
+    """`torch.nn.Dropout` for B models: `[B, ...]` to `[B, ...]`; `p` is one rate, or one per model.
 
-    `p` takes another number, list or tensor at any time, and can be written in place.
+    You can assign another number, list or tensor to `p` at any time, and write to it in place.
 
-    The mask is a function of (seed of the model, this layer's place in it, step, element), so model i drops the same
-    elements for any B, slot and neighbours; `dnnsuite.nn.seed` sets the seeds. There is no in-place form: the mask is
-    recomputed in the backward pass, so it would save no memory.
+    The mask depends only on the model's seed, the layer's position in the model, the step and the element, so a model
+    drops the same elements whatever B, its slot and the other models are; `dnnsuite.nn.seed` sets the seeds. There is
+    no in-place form, because the mask is recomputed in the backward pass and it would save no memory.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -53,7 +53,7 @@ class Dropout(ArrayModule):
 
     @property
     def rates(self) -> list[float]:
-        """Rates by model: those in `p`, read again after a write to it."""
+        """Rate of each model, read again after `p` was written to."""
         p: Any = self._buffers["p"]
         known, of, version = self.__dict__.get("_fused_rates", (None, None, 0))
         if of is not p or version != p._version:
@@ -100,7 +100,7 @@ class Dropout(ArrayModule):
         return self
 
     def one_or_all_rates(self) -> Any:
-        """Return the rate of all models, or a list where they differ."""
+        """Return one rate, or a list if the models differ."""
         rates = self.rates
         if any(rate != rates[0] for rate in rates):
             if state.B:
@@ -152,7 +152,9 @@ class Dropout(ArrayModule):
 
 
 class Dropout1d(Dropout):
-    """`torch.nn.Dropout1d` for B models: whole channels of `[B, N, C, L]`, or of `[B, C, L]`, a rate per model."""
+    """`torch.nn.Dropout1d` for B models: drops whole channels of `[B, N, C, L]` or `[B, C, L]`, at one rate per
+    model.
+    """
 
     _unbatched: ClassVar[int | None] = 3
 
@@ -163,26 +165,30 @@ class Dropout1d(Dropout):
 
 
 class Dropout2d(Dropout1d):
-    """`torch.nn.Dropout2d` for B models: whole channels of `[B, N, C, H, W]`; `[B, N, C, L]` is Dropout1d."""
+    """`torch.nn.Dropout2d` for B models: drops whole channels of `[B, N, C, H, W]`; on `[B, N, C, L]` it is
+    Dropout1d.
+    """
 
     _unbatched = None
 
 
 class Dropout3d(Dropout1d):
-    """`torch.nn.Dropout3d` for B models: whole channels of `[B, N, C, D, H, W]`, or of `[B, C, D, H, W]`."""
+    """`torch.nn.Dropout3d` for B models: drops whole channels of `[B, N, C, D, H, W]` or `[B, C, D, H, W]`."""
 
     _unbatched = 5
 
 
 class AlphaDropout(Dropout):
-    """`torch.nn.AlphaDropout` for B models: mean and variance stay (Klambauer et al., NIPS 2017); a rate per model."""
+    """`torch.nn.AlphaDropout` for B models, at one rate per model; it keeps mean and variance (Klambauer et al., NIPS
+    2017).
+    """
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
         return drop_alpha(x, p, rng)
 
 
 class FeatureAlphaDropout(Dropout):
-    """`torch.nn.FeatureAlphaDropout` for B models: AlphaDropout of whole channels of `[B, N, C, *]`."""
+    """`torch.nn.FeatureAlphaDropout` for B models: AlphaDropout on whole channels of `[B, N, C, *]`."""
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
         return drop_alpha_channels(x, p, rng)

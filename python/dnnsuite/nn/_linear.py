@@ -43,7 +43,9 @@ class Linear(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise the models in turn like torch, so that B layers made one by one from the same seed are equal."""
+        """Initialise one model after the other as torch does, so that B layers made one by one from the same seed are
+        equal.
+        """
         for index in range(self.B):
             torch.nn.init.kaiming_uniform_(self.weight[index], a=5**0.5)
             if self.bias is not None:

@@ -25,8 +25,8 @@ def _missing(*arguments: Any, **keywords: Any) -> torch.nn.Module:
 class LinearCrossEntropyLoss(ArrayModule):
     """`torch.nn.LinearCrossEntropyLoss` for B models: `[B, N, in_features]` and class indices `[B, N]` to `[B]`.
 
-    The logits `[N, num_classes]` are computed in chunks and never stored whole; the gradient is computed with them.
-    With class weights, or probabilities as targets, the whole logits are computed.
+    The logits `[N, num_classes]` are computed in chunks, together with their gradient, and are never stored as a whole.
+    With class weights, or probabilities as targets, all logits are computed at once.
     """
 
     torch_class = getattr(torch.nn, "LinearCrossEntropyLoss", _missing)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Losses per model: one value for each, never a mean over all models.
+"""Losses that return one value for each model, never a mean over all models.
 
 Each takes the arguments of torch's class. Inputs are `[B, N, ...]` and the result is `[B]` (`[B, N, ...]` with
-`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would have alone. A numeric
-argument may be a list with one value per model; a weight may be a list of tensors, one per model. Targets may be shared
-by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` with w `[B, N]`, bool or floating, weights the
-samples: pad batches of different sizes with samples of weight 0.
+`reduction="none"`), so `loss.sum().backward()` gives each model the gradient that it would get if it trained alone. A
+numeric argument may be a list with one value per model; a weight may be a list of tensors, one per model. Targets may
+be shared by all models (`dnnsuite.stack`). `loss(input, target, sample_weight=w)` weights the samples by w `[B, N]`,
+bool or floating: to use batches of different sizes, pad them with samples of weight 0.
 """
 
 from __future__ import annotations
@@ -137,15 +137,15 @@ class Loss(ArrayModule):
 class CrossEntropyLoss(Loss, function=functional.cross_entropy, class_weights=True):
     """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
 
-    Targets may also be probabilities of the classes, `[B, N, C]`. The mean of each model is over its own samples whose
-    target is not `ignore_index`. As in torch, further dimensions follow the class: `[B, N, C, d1, ...]`. `weight` is
-    `[C]`, or `[B, C]` with a row for each model.
+    Targets may also be class probabilities, `[B, N, C]`. Each model's mean is over its own samples whose target is not
+    `ignore_index`. As in torch, further dimensions come after the classes: `[B, N, C, d1, ...]`. `weight` is `[C]`, or
+    `[B, C]` with one row per model.
 
     >>> import torch
-    >>> from dnnsuite import nn
-    >>> losses = nn.CrossEntropyLoss(B=3)(torch.zeros(3, 8, 10), torch.zeros(3, 8, dtype=torch.long))
-    >>> [round(value, 3) for value in losses.tolist()]
-    [2.303, 2.303, 2.303]
+        >>> from dnnsuite import nn
+        >>> losses = nn.CrossEntropyLoss(B=3)(torch.zeros(3, 8, 10), torch.zeros(3, 8, dtype=torch.long))
+        >>> [round(value, 3) for value in losses.tolist()]
+        [2.303, 2.303, 2.303]
     """
 
     def __init__(self, *arguments: Any, B: int, **keywords: Any) -> None:
@@ -164,7 +164,7 @@ class NLLLoss(Loss, function=functional.nll_loss, class_weights=True):
 
 
 class NLLLoss2d(NLLLoss):
-    """torch's old name of `NLLLoss` for images."""
+    """torch's old name for `NLLLoss` on images."""
 
     @classmethod
     def _signature(cls) -> inspect.Signature:
@@ -243,7 +243,7 @@ TripletMarginWithDistanceLoss = _loss(
 
 
 class CTCLoss(Loss, function=functional.ctc_loss):
-    """`torch.nn.CTCLoss` for B models: log-probabilities `[B, T, N, C]` with targets of any alignment.
+    """`torch.nn.CTCLoss` for B models: log-probabilities `[B, T, N, C]`, with targets that are not aligned to them.
 
-    Lengths are tensors `[B, N]`. It runs model by model.
+    Lengths are tensors `[B, N]`. The loss is computed model by model.
     """

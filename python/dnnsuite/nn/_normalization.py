@@ -38,14 +38,14 @@ class Affine(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Set weights to one and biases to zero, like torch."""
+        """Set weights to one and biases to zero, as torch does."""
         for name, value in (("weight", 1.0), ("bias", 0.0)):
             if (parameter := self._parameters.get(name)) is not None:
                 parameter.fill_(value)
 
 
 class LayerNorm(Affine):
-    """`torch.nn.LayerNorm` for B models: `[B, *, *normalized_shape]` to the same.
+    """`torch.nn.LayerNorm` for B models: input and output are `[B, *, *normalized_shape]`.
 
     Weight and bias are `[B, *normalized_shape]`.
 
@@ -79,9 +79,10 @@ class LayerNorm(Affine):
 
 
 class RMSNorm(Affine):
-    """`torch.nn.RMSNorm` for B models: `[B, *, *normalized_shape]` to the same; the weight is `[B, *normalized_shape]`.
+    """`torch.nn.RMSNorm` for B models: input and output are `[B, *, *normalized_shape]`, the weight is `[B,
+    *normalized_shape]`.
 
-    `eps=None` is the machine epsilon of the input's dtype.
+    `eps=None` means the machine epsilon of the input's dtype.
     """
 
     arguments = ("normalized_shape", "eps", "elementwise_affine")
@@ -107,7 +108,7 @@ class RMSNorm(Affine):
 
 
 class GroupNorm(Affine):
-    """`torch.nn.GroupNorm` for B models: `[B, N, C, *]` to the same; weight and bias are `[B, C]`."""
+    """`torch.nn.GroupNorm` for B models: input and output are `[B, N, C, *]`, weight and bias are `[B, C]`."""
 
     arguments = ("num_groups", "num_channels", "eps", "affine")
 
@@ -144,4 +145,4 @@ class GroupNorm(Affine):
 
 
 class LocalResponseNorm(Stateless, function="local_response_norm"):
-    """`torch.nn.LocalResponseNorm` for B models: `[B, N, C, *]` to the same."""
+    """`torch.nn.LocalResponseNorm` for B models: input and output are `[B, N, C, *]`."""

@@ -26,9 +26,9 @@ _STEMS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 class RecurrentLayer(ArrayModule):
     """Base of LSTM, GRU and RNN: `[B, T, N, I]` (`batch_first`: `[B, N, T, I]`; one sequence: `[B, T, I]`) to H.
 
-    Parameters have torch's names and `[B, ...]` in front. The inputs of all time steps are projected in one product,
-    the steps are one operator. Between the layers each model drops at its own rate, by its own random stream.
-    A PackedSequence of an array has data `[B, sum of lengths, I]` and the same lengths in every model.
+    Parameters have torch's names and shapes, with B in front. The inputs of all time steps are projected in one
+    product, and the steps are one operator. Dropout between the layers has a rate and a random stream per model. The
+    PackedSequence of an array has data `[B, sum of lengths, I]` and the same lengths in every model.
     """
 
     arguments: ClassVar[tuple[str, ...]] = (
@@ -97,18 +97,18 @@ class RecurrentLayer(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw from ±1/√hidden_size uniformly, like torch, model by model."""
+        """Draw uniformly from ±1/√hidden_size, model by model, as torch does."""
         bound = self.hidden_size**-0.5
         for index in range(self.B):
             for parameter in self.parameters():
                 torch.nn.init.uniform_(parameter[index], -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Do nothing: the parameters are used in place."""
+        """Do nothing; it exists for compatibility, because parameters are used where they are."""
 
     @property
     def dropout(self) -> Any:
-        """Rate of dropout: a number, or a list where the models differ. Takes a number, a list or a tensor."""
+        """Dropout rate: one number, or a list if the models differ. You can assign a number, a list or a tensor."""
         return self.layer_dropout.one_or_all_rates()
 
     @dropout.setter
@@ -231,7 +231,7 @@ class RecurrentLayer(ArrayModule):
 class LSTM(RecurrentLayer):
     """`torch.nn.LSTM` for B models (Hochreiter and Schmidhuber, 1997; with `proj_size` Sak et al., 2014).
 
-    Returns (output, (h, c)), h and c `[B, num_layers * directions, N, H]`.
+    Returns (output, (h, c)); h and c are `[B, num_layers * directions, N, H]`.
     """
 
     arguments = (*RecurrentLayer.arguments, "proj_size")
@@ -262,7 +262,9 @@ class LSTM(RecurrentLayer):
 
 
 class GRU(RecurrentLayer):
-    """`torch.nn.GRU` for B models (Cho et al., 2014). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
+    """`torch.nn.GRU` for B models (Cho et al., 2014). Returns (output, h); h is `[B, num_layers * directions, N,
+    H]`.
+    """
 
     kind = "gru"
 
@@ -289,7 +291,7 @@ class GRU(RecurrentLayer):
 
 
 class RNN(RecurrentLayer):
-    """`torch.nn.RNN` for B models (Elman, 1990). Returns (output, h), h `[B, num_layers * directions, N, H]`."""
+    """`torch.nn.RNN` for B models (Elman, 1990). Returns (output, h); h is `[B, num_layers * directions, N, H]`."""
 
     arguments = (*RecurrentLayer.arguments, "nonlinearity")
 

@@ -16,7 +16,9 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class RecurrentCell(ArrayModule):
-    """Base of the cells: inputs `[B, N, I]` (or `[B, I]`, one row), states `[B, N, H]`, torch's four parameters."""
+    """Base of the cells: inputs are `[B, N, I]` (or `[B, I]` for one row), states `[B, N, H]`; the four parameters have
+    torch's names.
+    """
 
     arguments: ClassVar[tuple[str, ...]] = ("input_size", "hidden_size", "bias")
 
@@ -38,7 +40,7 @@ class RecurrentCell(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw from ±1/√hidden_size uniformly, like torch, model by model."""
+        """Draw uniformly from ±1/√hidden_size, model by model, as torch does."""
         bound = self.hidden_size**-0.5 if self.hidden_size > 0 else 0.0
         for index in range(self.B):
             for parameter in self.parameters():

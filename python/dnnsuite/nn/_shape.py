@@ -14,7 +14,7 @@ from .array_module import check_models
 
 
 class Flatten(Stateless):
-    """`torch.nn.Flatten` for B models; the dimensions count without the model."""
+    """`torch.nn.Flatten` for B models; `start_dim` and `end_dim` do not count the dimension of the models."""
 
     start_dim: int
     end_dim: int
@@ -26,7 +26,7 @@ class Flatten(Stateless):
 
 
 class Unflatten(Stateless):
-    """`torch.nn.Unflatten` for B models; the dimension counts without the model."""
+    """`torch.nn.Unflatten` for B models; `dim` does not count the dimension of the models."""
 
     dim: int
     unflattened_size: tuple[int, ...]

@@ -48,7 +48,7 @@ class Table(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw from the standard normal distribution, model by model; set every model's padding row to zero."""
+        """Draw from the standard normal distribution, model by model, and set the padding row of each model to zero."""
         for index in range(self.B):
             torch.nn.init.normal_(self.weight[index])
         if self.padding_idx is not None:
@@ -68,8 +68,8 @@ class Table(ArrayModule):
 class Embedding(Table):
     """`torch.nn.Embedding` for B models: indices `[B, *]` to `[B, *, embedding_dim]`, `weight` `[B, V, D]`.
 
-    `padding_idx` is the same row in every model: it starts at zero and gets no gradient. The gradient is dense even
-    with `sparse`, because an array's optimizers take no other; its computation touches used rows only.
+    `padding_idx` is the same row in every model; it starts at zero and gets no gradient. Gradients are dense even with
+    `sparse`, because the optimizers of arrays accept no others, but only the rows that were used are computed.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -105,7 +105,7 @@ class Embedding(Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Any:
-        """Make a layer of given tables: an array of `[B, V, D]`, torch's layer of `[V, D]`."""
+        """Make a layer from existing tables: an array from `[B, V, D]`, torch's layer from `[V, D]`."""
         rules: dict[str, Any] = {
             "padding_idx": padding_idx,
             "max_norm": max_norm,
@@ -126,10 +126,10 @@ class Embedding(Table):
 
 
 class EmbeddingBag(Table):
-    """`torch.nn.EmbeddingBag` for B models: bags of rows of each model's table, as their sum, mean or maximum.
+    """`torch.nn.EmbeddingBag` for B models: the sum, mean or maximum of bags of rows of each model's table.
 
-    `input` is `[B, N, L]`, N bags of L, or `[B, M]` with `offsets` `[B, N]`, where each model's bags begin;
-    `per_sample_weights` (for sums) is like `input`. The result is `[B, N, D]`.
+    `input` is `[B, N, L]` (N bags of L rows), or `[B, M]` with `offsets` `[B, N]` at which each model's bags begin;
+    `per_sample_weights` (for sums only) has the shape of `input`. The result is `[B, N, D]`.
     """
 
     arguments = (*Table.arguments, "mode", "include_last_offset")
@@ -169,7 +169,7 @@ class EmbeddingBag(Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> Any:
-        """Make a layer of given tables: an array of `[B, V, D]`, torch's layer of `[V, D]`."""
+        """Make a layer from existing tables: an array from `[B, V, D]`, torch's layer from `[V, D]`."""
         rules: dict[str, Any] = {
             "max_norm": max_norm,
             "norm_type": norm_type,

@@ -24,8 +24,8 @@ Activation = str | Callable[[Tensor], Tensor]
 class TransformerLayer(ArrayModule):
     """Base of encoder and decoder layers.
 
-    The work between matrix products is fused: bias, dropout, residual and norm are one operator, bias, activation and
-    dropout another; both compute bias gradients in the same pass.
+    The work between matrix products is fused: bias, dropout, residual and norm are one operator; bias, activation and
+    dropout are another. Both compute the gradients of biases in the same pass.
     """
 
     _drops: tuple[str, ...]  # the dropout layers outside attention
@@ -88,7 +88,7 @@ class TransformerLayer(ArrayModule):
 
     @classmethod
     def from_models(cls, models: Sequence[torch.nn.Module]) -> Any:
-        """Build the array from plain layers; refuses layers with replaced parts or changed rates."""
+        """Build the array from plain layers. Layers with replaced parts or changed rates are refused."""
         for index, model in enumerate(models):
             rates = {getattr(model, name).p for name in cls._drops}
             rates |= {getattr(model, name).dropout for name in cls._attentions}
@@ -157,8 +157,8 @@ class TransformerLayer(ArrayModule):
 class TransformerEncoderLayer(TransformerLayer):
     """`torch.nn.TransformerEncoderLayer` for B models: `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`.
 
-    `src_mask` is `[L, L]` for all models, `[B, L, L]` or `[B, N * H, L, L]`; `src_key_padding_mask` is `[B, N, L]`. One
-    sequence without a batch is `[B, L, E]`.
+    `src_mask` is `[L, L]` for all models, `[B, L, L]` or `[B, N * H, L, L]`; `src_key_padding_mask` is `[B, N, L]`. A
+    single sequence without a batch is `[B, L, E]`.
     """
 
     _drops = ("dropout", "dropout1", "dropout2")

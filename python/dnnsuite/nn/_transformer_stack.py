@@ -76,10 +76,10 @@ def _array(models: Sequence[torch.nn.Module]) -> ArrayModule:
 
 
 class TransformerEncoder(Stack):
-    """`torch.nn.TransformerEncoder` for B models. `encoder_layer` is an array of B layers and is copied.
+    """`torch.nn.TransformerEncoder` for B models. `encoder_layer` is an array of B layers, which is copied.
 
-    `enable_nested_tensor` and `mask_check` are torch's and change nothing here: padded positions are computed like all
-    others (torch's fast path for inference fills them with zeros).
+    `enable_nested_tensor` and `mask_check` are accepted for compatibility and have no effect: padded positions are
+    computed like all others, whereas torch's fast path for inference fills them with zeros.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class TransformerEncoder(Stack):
 
 
 class TransformerDecoder(Stack):
-    """`torch.nn.TransformerDecoder` for B models. `decoder_layer` is an array of B layers and is copied."""
+    """`torch.nn.TransformerDecoder` for B models. `decoder_layer` is an array of B layers, which is copied."""
 
     def __init__(self, decoder_layer: Any, num_layers: int, norm: Any = None, *, B: int) -> None:
         super().__init__(decoder_layer, num_layers, norm, B)
@@ -176,7 +176,7 @@ class Transformer(ArrayModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise matrices by Xavier's uniform rule, like torch, model by model."""
+        """Initialise matrices with Xavier's uniform rule, model by model, as torch does."""
         for index in range(self.B):
             for parameter in self.parameters():
                 if parameter.dim() > 2:

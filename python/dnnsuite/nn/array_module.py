@@ -93,10 +93,10 @@ def _bare(kind: type[ArrayModule]) -> ArrayModule:
 
 
 class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
-    """Layer of `B` models. Dimension 0 of every parameter, buffer, input and output is the model.
+    """Layer of `B` models. Dimension 0 of every parameter, buffer, input and output indexes the models.
 
-    Parameters are `[B, ...]`, exactly what `torch.func.stack_module_state` gives for B layers of `torch_class`, so a
-    `state_dict` has torch's keys and stacks or slices without per-layer code.
+    Parameters are `[B, ...]`, exactly what `torch.func.stack_module_state` returns for B layers of `torch_class`. So a
+    `state_dict` has torch's keys, and can be stacked or sliced without code for each layer.
     """
 
     torch_class: ClassVar[Callable[..., torch.nn.Module]]
@@ -185,8 +185,9 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        """Return the constructor's arguments that rebuild `module` (one of `torch_class`), without device and dtype: by
-        default the attributes that `arguments` names, of a bias whether there is one."""
+        """Return the constructor arguments that rebuild `module` (a `torch_class`), without device and dtype: by
+        default the attributes named in `arguments`, and for a bias whether there is one.
+        """
         if cls.arguments is None:
             raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
         values = {name: getattr(module, name) for name in cls.arguments}
@@ -196,7 +197,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     @classmethod
     def per_model_arguments(cls) -> tuple[str, ...]:
-        """List the arguments that may differ between the models of one array; they become one value per model."""
+        """List the arguments that may differ between the models of an array and so become one value per model."""
         return ()
 
     @classmethod

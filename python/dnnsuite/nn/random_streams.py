@@ -149,9 +149,9 @@ def stream_key(seed: int, place: int) -> int:
 
 @torch.no_grad()
 def seed(array: torch.nn.Module, seeds: Sequence[int]) -> None:
-    """Restart every random stream of `array`: model i gets the streams that belong to `seeds[i]`.
+    """Restart every random stream of `array`: model i gets the streams of `seeds[i]`.
 
-    Two arrays of the same architecture give model s the same dropout masks, whatever slot s has in them.
+    Two models with the same seed get the same dropout masks, in any array of the same architecture and in any slot.
 
     >>> import torch
     >>> from dnnsuite import nn
@@ -205,8 +205,8 @@ def _all_streams(array: torch.nn.Module) -> dict[str, torch.Tensor]:
 def get_rng_state(array: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Copy the random streams of `array`, `[B, 2]` each, by name.
 
-    A `state_dict` has torch's keys and not them. Saved with it, they let a later run draw the masks and numbers that
-    this one would have drawn.
+    A `state_dict` has torch's keys only and does not contain them. Save them with it, and a later run draws the masks
+    and numbers that this one would have drawn.
     """
     under_way.finish(array)
     return {name: rng.clone() for name, rng in _all_streams(array).items()}
@@ -217,7 +217,7 @@ def set_rng_state(array: torch.nn.Module, state: dict[str, torch.Tensor]) -> Non
     """Restore the random streams of `array` from a result of `get_rng_state`.
 
     Raises:
-        InvalidArgument: the state is of another kind of array, or of another number of models.
+        InvalidArgument: the state belongs to another kind of array, or to another number of models.
     """
     under_way.finish(array)
     held = _all_streams(array)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Equal, isolated shares of a machine: CPUs, memory and GPU of each, and their enforcement.
+"""Equal, isolated shares of a machine: the CPUs, memory and GPU of each share, and how they are enforced.
 
 `with dnnsuite.pin(share=(0, 4)):` confines this process; :class:`Partition` runs commands in shares.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands in the shares of a plan, isolated as well as the machine allows; the level obtained is reported."""
+"""Run commands in the shares of a plan, isolated as well as the machine allows; the level obtained is reported."""
 
 from __future__ import annotations
 
@@ -26,16 +26,19 @@ _MOST_PROCESSES = 32768  # of a share: a fork storm ends there, and no honest jo
 
 
 class Partition:
-    """Shares of a plan, ready to run commands. Use it as a context manager: its end ends all that runs in it.
+    """The shares of a plan, ready to run commands. Use it as a context manager; on exit, everything that still runs in
+    it is ended.
 
-    Isolation has levels: control groups, else affinity of CPUs with limits on memory, else none. :attr:`level` is the
-    level obtained, and :meth:`record` describes it for a result.
+    Isolation has three levels: control groups, CPU affinity with memory limits, or none. :attr:`level` is the level
+    obtained, and :meth:`record` describes it for a result.
 
     Args:
-        plan: shares to use, from :func:`make_plan`.
-        backend: `auto` takes the best level available; `cgroup`, `affinity` or `none` is that level or an error.
+        plan: the shares, from :func:`make_plan`.
+        backend: `auto` takes the best level available; `cgroup`, `affinity` or `none` takes that level, or raises an
+            error.
         require: weakest level to accept.
-        parent: control group to make groups in ("/a/b"); by default `$DNNSUITE_CGROUP_PARENT`, else the first allowed.
+        parent: control group in which to create the groups, for example "/a/b"; by default `$DNNSUITE_CGROUP_PARENT`,
+            else the first one that allows it.
 
     Raises:
         PinningTooWeak: the level obtained is weaker than `require`.
@@ -139,10 +142,10 @@ class Partition:
 
         Args:
             which: number of the share, its name, or `all`.
-            arguments: the command, a word each.
+            arguments: the command, as a list of words.
             cwd: working directory.
-            new_session: start it in a session of its own, so that a signal reaches all its processes.
-            close_files: close this process's other files in it.
+            new_session: start it in its own session, so that a signal reaches all its processes.
+            close_files: do not pass this process's open files on to it.
 
         Raises:
             InvalidArgument: there is no such share.
@@ -184,11 +187,11 @@ class Partition:
     def run(
         self, which: int | str, arguments: Sequence[str], timeout_s: float | None = None, **options: Any
     ) -> Outcome:
-        """:meth:`start` and wait; what is left of it after `timeout_s` is killed."""
+        """Start a command (:meth:`start`) and wait for its end; after `timeout_s` it is killed."""
         return self.start(which, arguments, **options).finish(timeout_s)
 
     def overlapping(self) -> list[Holder]:
-        """List the runs that were met on CPUs of this one: none of them has its cores to itself."""
+        """List other runs that were seen on this run's CPUs; none of them, nor this one, has its cores to itself."""
         if self._held and self._guard is not None:
             met = overlapping(self.name, format_cpu_list(sorted(self._held)))
             self._met |= {each.name: each for each in met}
@@ -196,12 +199,14 @@ class Partition:
 
     @staticmethod
     def finish(running: Iterable[Running], timeout_s: float | None = None) -> list[Outcome]:
-        """Wait for several, `timeout_s` in all."""
+        """Wait for several commands, at most `timeout_s` in total."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         return [each.finish(None if deadline is None else max(0.0, deadline - time.monotonic())) for each in running]
 
     def record(self) -> dict[str, Any]:
-        """Return the isolation for a run's record: level, means for CPUs and memory, and the plan's hash."""
+        """Return the isolation for the record of a run: level, how CPUs and memory are confined, and the hash of the
+        plan.
+        """
         cpuset, memory = self._controllers.get("cpuset"), self._controllers.get("memory")
         none = self.level == "none"
         return {
@@ -216,7 +221,7 @@ class Partition:
         }
 
     def close(self) -> None:
-        """End what runs, remove the groups. May be repeated."""
+        """End all commands and remove the groups. May be called again."""
         try:
             for running in self._running:
                 running.close()

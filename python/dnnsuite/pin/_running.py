@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Command that runs in a share, and its outcome."""
+"""A command that runs in a share, and its outcome."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ _WATCH_S = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """End of a command: status, time, memory, isolation.
+    """Result of a command: status, time, memory, isolation.
 
-    `returncode` is as in subprocess: minus the signal. `oom_scope` is `group` (its own limit), `outside` (a limit
-    above, or the machine's memory), `unknown` (version 1 does not tell) or empty. `survivors` is how many processes it
-    left behind; they were ended.
+    `returncode` is as in `subprocess`: minus the number of the signal that ended it. `oom_scope` says which limit was
+    hit if a process was killed for memory: `group` (its own), `outside` (a limit further up, or the memory of the
+    machine) or `unknown` (cgroup version 1 does not say); otherwise it is empty. `survivors` is the number of processes
+    that it left behind and that were then ended.
     """
 
     returncode: int
@@ -42,7 +43,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """True if it ended by itself with status 0 and no process of it was killed for memory."""
+        """True if it ended by itself with status 0 and none of its processes was killed for memory."""
         return self.returncode == 0 and not self.timed_out and not self.oom_killed
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,7 +52,7 @@ class Outcome:
 
 
 class Running:
-    """Command that runs in a share; made by :meth:`Partition.start`."""
+    """A command that runs in a share; :meth:`Partition.start` returns one."""
 
     def __init__(
         self,
@@ -113,11 +114,11 @@ class Running:
         return f"Running({self._name!r}, pid={self.pid}, {self.slot!r}, {state})"
 
     def poll(self) -> int | None:
-        """Return the exit status (minus the signal); None while it runs."""
+        """Return the exit status (after a signal, minus its number); None while it runs."""
         return self.wait(0)
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """Wait for the exit status (minus the signal); None if it runs longer than `timeout_s`."""
+        """Wait for the exit status (after a signal, minus its number); None if it runs longer than `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while self._ended is None:
             left = _POLL_S if deadline is None else min(_POLL_S, max(0.0, deadline - time.monotonic()))
@@ -127,7 +128,7 @@ class Running:
         return -self._ended["signal"] or self._ended["code"]
 
     def send(self, number: int) -> None:
-        """Send a signal to the command and what it started in its session."""
+        """Send a signal to the command and to what it started in its session."""
         self._process.send(number, True)
 
     def kill(self) -> None:
@@ -140,7 +141,7 @@ class Running:
             _groups.end(self._name)
 
     def finish(self, timeout_s: float | None = None) -> Outcome:
-        """Wait, at most `timeout_s`; end what is left, count, and remove the group."""
+        """Wait at most `timeout_s`, end the processes that are left, count them, and remove the group."""
         if self._outcome is not None:
             return self._outcome
         code = self.wait(timeout_s)
@@ -185,7 +186,7 @@ class Running:
         return 0 if self._timed_out else len(left)
 
     def close(self) -> None:
-        """Stop the command at once; otherwise as :meth:`finish`."""
+        """Stop the command at once, then do the same as :meth:`finish`."""
         if self._outcome is None:
             self.kill()
             self.finish()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`with dnnsuite.pin(share=(0, 4)):` confines this very process to a share, until the end of the block."""
+"""`with dnnsuite.pin(share=(0, 4)):` confines this process to a share until the end of the block."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def scope(
 ) -> Iterator[Pinned]:
     """Confine this process, with all its threads, to one of N equal shares of the machine.
 
-    The CPU limit applies at once. Memory that the process already has stays charged where it was: for a limit on all
-    memory, start a command with :class:`Partition` instead. Affinity, groups, variables for threads and torch's number
-    of threads (if torch is imported) are restored at the end.
+    The CPU limit applies at once. Memory that the process already uses stays charged to its old group; to limit all
+    memory, start a command with :class:`Partition` instead. At the end, affinity, groups, environment variables for
+    threads and torch's number of threads (if torch is imported) are restored.
 
     Args:
-        share: (i, N), the i-th of N shares, counted from 0.
+        share: (i, N), share i of N, counted from 0.
         backend: `auto`, `cgroup` or `affinity`.
         require: weakest isolation to accept; with `cgroup`, anything weaker is an error.
         parent: see :class:`Partition`.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The machine as a plan of shares sees it, from the kernel or from a recording of another one; the cores of each share.
+"""The machine as a plan of shares sees it, read from the kernel or from a recording of another machine; the cores of
+each share.
 
-Shares get whole cores, near their GPU, filling one L3 after the other. Deterministic.
+Shares get whole cores near their GPU, and fill one L3 cache after the other. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ GPU_VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}  # a server's own VGA chip h
 
 @dataclass(frozen=True)
 class Cpu:
-    """A logical CPU; `core` is the lowest CPU of its physical core, `l3` the lowest one that shares its L3."""
+    """A logical CPU; `core` is the lowest CPU of its physical core, `l3` the lowest one that shares its L3 cache."""
 
     cpu: int
     core: int
@@ -36,7 +37,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Node:
-    """A NUMA node; `distances` are to the nodes in ascending order, 10 is itself."""
+    """A NUMA node; `distances` are those to all nodes in ascending order, with 10 for itself."""
 
     node: int
     memory_bytes: int
@@ -45,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU; `node` is -1 where the machine does not tell, as most virtual machines."""
+    """A GPU; `node` is -1 if the machine does not report it, as is the case for most virtual machines."""
 
     address: str
     vendor: str = "nvidia"
@@ -83,11 +84,11 @@ class Topology:
 
     @classmethod
     def read(cls, root: Path | str = "") -> Topology:
-        """Read this machine and the parts of it that this process may use; or the /sys and /proc under `root`, all of
-        it.
+        """Read this machine, and which parts of it this process may use; with `root`, read all of the /sys and /proc
+        below it.
 
         Raises:
-            Error: there is no /sys to read.
+            Error: there is no /sys.
         """
         text = str(root) if str(root) != "/" else ""
         found = read_topology(text)
@@ -103,7 +104,7 @@ class Topology:
 
     @classmethod
     def load(cls, path: Path) -> Topology:
-        """Return a recording: what `dnnsuite pin probe --json` printed, or a topology alone.
+        """Load a recording: the output of `dnnsuite pin probe --json`, or only a topology.
 
         Raises:
             Error: the file is missing, damaged or of another kind; the message names it.
@@ -121,7 +122,7 @@ class Topology:
         """Read what :meth:`to_dict` returned.
 
         Raises:
-            InvalidArgument: a key is missing or a value is no topology's.
+            InvalidArgument: a key is missing, or a value does not fit a topology.
         """
         try:
             return cls(
@@ -145,7 +146,7 @@ class Topology:
         }
 
     def distance(self, one: int, other: int) -> int:
-        """Distance between two nodes: 10 is the same one; 20 where the machine does not tell."""
+        """Distance between two nodes: 10 for the same node, and 20 if the machine does not report it."""
         if one == other:
             return 10
         order = sorted(node.node for node in self.nodes)
@@ -155,10 +156,10 @@ class Topology:
         return 20
 
     def restricted(self, cpus: str) -> Topology:
-        """Return the same machine of which only `cpus` (a list as 0-3,8) may be used.
+        """Return the same machine, of which only `cpus` (a list like "0-3,8") may be used.
 
         Raises:
-            InvalidArgument: it is no list, or one of them may not be used.
+            InvalidArgument: `cpus` is not such a list, or one of them may not be used.
         """
         wanted = frozenset(parse_cpu_list(cpus))
         if not wanted <= self.allowed:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Errors of pinning, each with the way out. Those of control groups are raised by C++ (`cpp/host`)."""
+"""Errors of pinning; each says what to do. Those of control groups are raised by C++ (`cpp/host`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class CgroupError(Error):
     """Raised when the kernel refuses an operation on a control group.
 
     Args:
-        operation: operation that failed.
+        operation: the operation that failed.
         path: the file or folder.
-        value: value to be written; empty for none.
-        errno: the kernel's reason, 0 when it gave none.
-        hint: the way out.
+        value: the value that was to be written; empty if there was none.
+        errno: the kernel's reason; 0 if it gave none.
+        hint: advice on what to do.
     """
 
     def __init__(self, operation: str, path: str = "", value: str = "", errno: int = 0, hint: str = "") -> None:
@@ -35,7 +35,7 @@ class CgroupNotMounted(CgroupError):
 
 
 class ControllerUnavailable(CgroupError):
-    """Raised when a controller is in no usable hierarchy; the path is where it stops."""
+    """Raised when no usable hierarchy has a controller; the path is the group at which it is missing."""
 
 
 class CgroupReadOnly(CgroupError):
@@ -43,7 +43,7 @@ class CgroupReadOnly(CgroupError):
 
 
 class CgroupPermissionDenied(CgroupError):
-    """Raised when the group is not this user's."""
+    """Raised when the group does not belong to this user."""
 
 
 class CgroupBusy(CgroupError):
@@ -51,31 +51,31 @@ class CgroupBusy(CgroupError):
 
 
 class InvalidDomain(CgroupError):
-    """Raised when the group, or one above it, is threaded, so that it takes no process."""
+    """Raised when the group, or one above it, is threaded and so accepts no process."""
 
 
 class CpusetNotEffective(CgroupError):
-    """Raised when the kernel took a list of CPUs or nodes and gave other ones."""
+    """Raised when the kernel accepted a list of CPUs or nodes, but granted others."""
 
 
 class PartitionInvalid(CgroupError):
-    """Raised when the kernel made no partition of the CPUs; the value is its answer."""
+    """Raised when the kernel did not make a partition of the CPUs; the value is its answer."""
 
 
 class CpusetEmpty(CgroupError):
-    """Raised when a process should enter a cpuset without CPUs or memory nodes."""
+    """Raised when a process is to enter a cpuset that has no CPUs or no memory nodes."""
 
 
 class LimitRejected(CgroupError):
-    """Raised when the kernel refuses a limit, or sets another one."""
+    """Raised when the kernel refuses a limit, or sets a different one."""
 
 
 class LimitBelowUsage(CgroupError):
-    """Raised for a limit below what the group already uses."""
+    """Raised when a limit is below what the group already uses."""
 
 
 class CgroupExists(CgroupError):
-    """Raised when a group of this name exists already, perhaps left by another run."""
+    """Raised when a group of this name already exists, perhaps left by another run."""
 
 
 class LaunchError(CgroupError):
@@ -95,8 +95,8 @@ class NotEnoughMemory(InvalidArgument):
 
 
 class HeterogeneousCpus(InvalidArgument):
-    """Raised when cores are of several kinds, so that equal counts are not equal shares."""
+    """Raised when the machine has cores of several kinds, so that equal numbers of cores are not equal shares."""
 
 
 class PinningTooWeak(Unavailable):
-    """Raised when `require` asks for more than this machine grants."""
+    """Raised when `require` asks for more isolation than this machine grants."""

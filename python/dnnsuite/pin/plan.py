@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Equal shares of a machine: whole cores, near their GPUs, with a part of the memory each; and the variables of their
-processes.
+"""Equal shares of a machine: whole cores near their GPUs with a part of the memory, and the environment variables of
+their processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Slot:
-    """One share: CPUs and memory nodes as lists, memory in bytes, and the GPUs it computes on."""
+    """One share: its CPUs and memory nodes as lists, its memory in bytes, and its GPUs."""
 
     name: str
     cpus: str
@@ -57,15 +57,15 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits that differ between plans; numbers of different plans are not to be compared."""
+        """16 hexadecimal digits that identify the plan. Do not compare measurements from different plans."""
         text = json.dumps([asdict(slot) for slot in (*self.slots, self.all)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def slot(self, which: int | str) -> Slot:
-        """Return the share of a number, or of a name (`all` is everything).
+        """Return a share by its number or its name (`all` is the whole machine).
 
         Raises:
-            InvalidArgument: there is none.
+            InvalidArgument: there is no such share.
         """
         if isinstance(which, int) and 0 <= which < len(self.slots):
             return self.slots[which]
@@ -83,7 +83,7 @@ class Plan:
         """Read what :meth:`to_dict` returned.
 
         Raises:
-            InvalidArgument: it is no plan, or was edited after it was made.
+            InvalidArgument: it is not a plan, or it was edited after it was made.
         """
         try:
             fields = {key: value[key] for key in cls.__dataclass_fields__}
@@ -116,20 +116,21 @@ def make_plan(
     reserve_memory: str | int = "auto",
     allow_smt_split: bool = False,
 ) -> Plan:
-    """Cut a machine into equal shares.
+    """Divide a machine into equal shares.
 
     Args:
         topology: the machine, as `Topology.read()` finds it.
-        slots: number of shares; `gpus` for one per GPU (one in all on a machine without).
-        locality: `strict` uses cores of the GPU's NUMA node only and leaves others idle; `prefer` uses all, near ones
-            first; `auto` is strict where that costs no core.
+        slots: number of shares; `gpus` for one per GPU (a single share on a machine without GPUs).
+        locality: `strict` uses only cores of the GPU's NUMA node and leaves others idle; `prefer` uses all cores, near
+            ones first; `auto` is strict if that leaves no core idle.
         smt: `off` uses one thread of each core.
-        reserve_memory: memory left to the machine: bytes, "4G", "5%", or "auto", the larger of 5 % and 512 MiB.
-        allow_smt_split: give threads of one core to different shares where there are fewer cores than shares.
+        reserve_memory: memory to leave to the machine: a number of bytes, "4G", "5%", or "auto" for the larger of 5 %
+            and 512 MiB.
+        allow_smt_split: give threads of one core to different shares if there are fewer cores than shares.
 
     Raises:
-        NotEnoughCpus, SmtSplit, NotEnoughMemory, HeterogeneousCpus: the machine cannot be cut into such shares.
-        InvalidArgument: an argument has none of these values.
+        NotEnoughCpus, SmtSplit, NotEnoughMemory, HeterogeneousCpus: the machine cannot be divided into such shares.
+        InvalidArgument: an argument has another value.
 
     >>> from dnnsuite import pin
     >>> plan = pin.make_plan(pin.Topology.read(), slots=1)

@@ -152,7 +152,7 @@ class Script:
         try:
             started.start()
         except Unavailable as unavailable:  # the script's own torch.profiler records: after it, then
-            if not self._waits:
+            if not self._waits and not self._settings.get("quiet"):
                 _say(f"{unavailable}; the profile begins when that is possible")
             self._waits = True
             self._missed += 1
@@ -180,7 +180,7 @@ class Script:
         self._written = len(self._profile.active)
         self._write_status(done=True)
         self._release_signals()
-        if self._profile.active:
+        if self._profile.active and not self._settings.get("quiet"):
             seen = len(self._profile.active)
             _say(f"{seen} step{'s were' if seen > 1 else ' was'} observed; results in {self._directory}")
 

@@ -43,6 +43,7 @@ def run_script(
     as_json: bool,
     monitor: str = "auto",
     step_on: str = "auto",
+    quiet: bool = False,
 ) -> int:
     """Run `command` with the profiler in every Python that it starts, and print the profile.
 
@@ -56,6 +57,7 @@ def run_script(
         as_json: print one JSON object.
         monitor: samples of the machine: auto, nvml, dcgm or none.
         step_on: event that ends a step: optimizer, backward or auto.
+        quiet: say nothing about the progress of the profile.
 
     Returns:
         The command's exit status (128 + signal), whatever was observed.
@@ -70,8 +72,8 @@ def run_script(
     settings = _settings(out, start_iteration, profile_iterations, metrics, stop, step_on)
     given, is_new = out, not out.exists()
     out = _take(out)
-    settings["out"] = str(out.absolute())
-    if out != given:
+    settings |= {"out": str(out.absolute()), "quiet": quiet}
+    if out != given and not quiet:
         print(f"dnnsuite: {given} holds an earlier run; this one is in {out}", file=sys.stderr, flush=True)
     try:
         with Monitor(monitor, counters=False) as watching:

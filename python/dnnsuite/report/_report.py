@@ -15,7 +15,7 @@ from .._files import read_json
 from .._runs.folder import SUITE_FILE
 from ..errors import Error, InvalidArgument
 from ..results.intervals import FEWEST_RUNS
-from ..results.pool import UNKNOWN, reasons, refuse_unlike
+from ..results.pool import UNKNOWN, odd_copies, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
 from ._interference import interference_table
@@ -245,11 +245,7 @@ def make(
 def _notes_on_unlike(rows: pandas.DataFrame, allowed: bool) -> tuple[list[str], dict[str, list[str]]]:
     """Return how the runs differ in what ran or where, and the jobs of which the copies of one run differ, as they may
     by the steps that they skip: these are flagged. Other differences are refused if they are not allowed."""
-    odd: dict[str, list[str]] = {}
-    for _, copies in rows.groupby(["plan_id", "repeat"]):
-        for reason in reasons(copies, _JOB):
-            said = f"its copies differ in {reason.condition} ({', '.join(sorted(reason.values))})"
-            odd[reason.what] = sorted({*odd.get(reason.what, ()), said})
+    odd = odd_copies(rows)
     if allowed:
         return [str(reason) for reason in reasons(rows, _JOB)], odd
     refuse_unlike(rows[~rows["job"].isin(odd)], _JOB)

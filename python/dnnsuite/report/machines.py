@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plots
 from .._runs.words import printable
-from .._shown import interval, rate
+from .._shown import interval, number, rate
 from ..errors import InvalidArgument
 from ..results.comparison import Compared, overall
 from ..results.intervals import weighted_mean
@@ -98,6 +98,7 @@ class Machines:
                 facts=[*(self.systems[0] | self.systems[1])],
                 words=_SHOWN,
                 finite=math.isfinite,
+                number=number,
             )
         )
 

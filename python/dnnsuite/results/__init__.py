@@ -11,7 +11,7 @@ from .hfta_tree import save_hfta_tree
 from .loading import load
 from .machine_load import load_monitors, summarize_monitors
 from .monitor import read_monitor
-from .pool import Reason, UnlikeRuns, conditions, reasons, refuse_unlike
+from .pool import Reason, UnlikeRuns, conditions, reasons, refuse_unlike, without_odd
 from .samples import steps
 from .scaling import weak_scaling
 from .styled import styled
@@ -22,5 +22,5 @@ __all__ = [
     "BASELINE", "COLUMNS", "SEPARATOR", "Compared", "Reason", "UnlikeRuns", "by_batch_size", "by_mode", "compare",
     "complete", "conditions", "gains", "gains_markdown", "knee", "load", "load_monitors", "read_monitor", "reasons",
     "refuse_unlike", "save_csv", "save_hfta_tree", "steps", "styled", "summarize", "summarize_monitors",
-    "weak_scaling", "wide",
+    "weak_scaling", "wide", "without_odd",
 ]  # fmt: skip

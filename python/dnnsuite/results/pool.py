@@ -178,6 +178,22 @@ def _called(cell: Values) -> str:
     return f"{cell['job']}{variant} {cell['mode']} {cell['precision']} B={cell['B']}"
 
 
+def odd_copies(table: pd.DataFrame) -> dict[str, list[str]]:
+    """Find jobs of which the copies of one run differ, as they may by the steps that they skip: sentences by job."""
+    odd: dict[str, list[str]] = {}
+    for _, copies in table.groupby(["plan_id", "repeat"], sort=False):
+        for reason in reasons(copies, ("job",)):
+            said = f"its copies differ in {reason.condition} ({', '.join(sorted(reason.values))})"
+            odd[reason.what] = sorted({*odd.get(reason.what, ()), said})
+    return odd
+
+
+def without_odd(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Leave the jobs out of which the copies of one run differ; returns a note on each."""
+    odd = odd_copies(table[table["mode"] == "shares"])
+    return table[~table["job"].isin(odd)], [f"{job} is left out: {'; '.join(why)}" for job, why in odd.items()]
+
+
 def refuse(found: Sequence[Reason]) -> None:
     """Raise if there is a reason.
 

@@ -89,7 +89,8 @@ def metric_in(metrics: Mapping[str, float], asked: str) -> str:
     held_out = asked.removeprefix("val_")  # all but train_loss are of held-out data
     if held_out in metrics:
         return held_out
+    more = "; held-out data as evaluate= give loss and acc" if [*metrics] == ["train_loss"] else ""
     raise InvalidArgument(
         f"there is no metric {asked!r}{did_you_mean(asked, metrics)}: training and evaluate gave "
-        f"{', '.join(sorted(metrics))}"
+        f"{', '.join(sorted(metrics))}{more}"
     )

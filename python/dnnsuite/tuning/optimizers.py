@@ -151,6 +151,9 @@ def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
         given, constants = given[0], dict(given[1])
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
     found = getattr(room, name, None) if name and not name.startswith("_") else None
+    if isinstance(given, torch.optim.Optimizer):
+        kind = type(given).__name__
+        raise InvalidArgument(f"optimizer is an object; a sweep makes one for each model: optimizer={kind!r}")
     if not isinstance(found, type):
         hint = did_you_mean(str(name), room.__all__)
         raise InvalidArgument(

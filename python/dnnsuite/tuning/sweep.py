@@ -22,7 +22,7 @@ from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
 from .callbacks import Event
-from .checks import at_least_1, check_evaluate, check_factory, checked_part, sign_of
+from .checks import at_least_1, check_evaluate, check_factory, check_loss, checked_part, sign_of
 from .devices import Meeting, OnDevices
 from .engine import Engine
 from .feeds import Feeds
@@ -170,6 +170,7 @@ def sweep(
     given = {name: value for name, value in locals().items() if name not in _OF_ONE_PROCESS}
     share, told = (share.storage, share.identity) if isinstance(share, Meeting) else (share, None)
     check_factory(make_model)
+    check_loss(loss)
     sign = sign_of(metric, goal)
     aim = Goal(metric, sign, at_least_1("patience", patience), checked_part(min_delta), goal is not None)
     chosen, setting = _search(space, algorithm, trials, epochs, seed, aim.sign < 0)
@@ -275,7 +276,7 @@ def _search(
         setting = Setting({}, configs, epochs, seed, maximize)
     if not isinstance(chosen, Algorithm):
         raise InvalidArgument(
-            f"algorithm is a {type(chosen).__name__}: give one of dnnsuite.tuning, for example Hyperband()"
+            f"algorithm is {chosen!r}: give an instance of a class of dnnsuite.tuning, for example Hyperband()"
         )
     if trials is not None and algorithm is not None:
         raise InvalidArgument(f"trials={trials} beside an algorithm: give it there: {type(chosen).__name__}(trials)")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""`torch.nn.functional` for an array: the same names, arguments and defaults, and every tensor `[B, ...]`.
+"""`torch.nn.functional` for an array: the same names, arguments and defaults, but every tensor is `[B, ...]`.
 
-B is the size of dimension 0 of the tensors, so a function serves an array and any part of it.
+B is the size of dimension 0 of the tensors, so a function works for an array and for any part of it.
 """
 
 from .activation import (

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Activations. Element-wise ones are torch's, and take a number per model where torch takes one. `dim` counts the
-dimensions of one model: `softmax(x, dim=1)` of x `[B, N, C]` is over C, as in a model that sees `[N, C]`."""
+"""Activations. Element-wise ones are torch's, and accept one number per model where torch takes a number. `dim` counts
+the dimensions of one model: `softmax(x, dim=1)` of x `[B, N, C]` is over C, as in a model that sees `[N, C]`.
+"""
 
 from __future__ import annotations
 
@@ -42,26 +43,26 @@ _SELU = 1.6732632423543772, 1.0507009873554805  # alpha and scale (Klambauer et 
 
 
 def tanh(input: torch.Tensor) -> torch.Tensor:
-    """`torch.tanh`; large float32 tensors on a CPU by an operator of ours, at 5 to 8 times torch's rate."""
+    """`torch.tanh`; large float32 tensors on a CPU use an operator of this package, 5 to 8 times as fast as torch's."""
     result = ops.activate(input, "tanh")
     return torch.tanh(input) if result is None else result
 
 
 def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """`torch.nn.functional.gelu`; its approximation by tanh as `tanh`."""
+    """`torch.nn.functional.gelu`; approximated by tanh, it is as fast as `tanh` here."""
     result = ops.activate(input, "gelu_tanh") if approximate == "tanh" else None
     return F.gelu(input, approximate=approximate) if result is None else result
 
 
 def mish(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
-    """`torch.nn.functional.mish`, as `tanh`."""
+    """`torch.nn.functional.mish`, sped up like `tanh`."""
     result = None if inplace else ops.activate(input, "mish")
     return F.mish(input, inplace) if result is None else result
 
 
 @takes_own_numbers("beta", "threshold")
 def softplus(input: torch.Tensor, beta: float = 1, threshold: float = 20) -> torch.Tensor:
-    """`torch.nn.functional.softplus`, as `tanh`."""
+    """`torch.nn.functional.softplus`, sped up like `tanh`."""
     usual = type(beta) in (int, float) and type(threshold) in (int, float) and beta > 0 and threshold <= 80
     result = ops.activate(input, "softplus", float(beta), float(threshold)) if usual else None
     return F.softplus(input, beta, threshold) if result is None else result
@@ -69,14 +70,14 @@ def softplus(input: torch.Tensor, beta: float = 1, threshold: float = 20) -> tor
 
 @takes_own_numbers("alpha")
 def elu(input: torch.Tensor, alpha: float = 1.0, inplace: bool = False) -> torch.Tensor:
-    """`torch.nn.functional.elu`, as `tanh`."""
+    """`torch.nn.functional.elu`, sped up like `tanh`."""
     usual = not inplace and type(alpha) in (int, float)
     result = ops.activate(input, "elu", float(alpha), 1.0) if usual else None
     return F.elu(input, alpha, inplace) if result is None else result
 
 
 def selu(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
-    """`torch.nn.functional.selu`, as `tanh`."""
+    """`torch.nn.functional.selu`, sped up like `tanh`."""
     result = None if inplace else ops.activate(input, "elu", *_SELU)
     return F.selu(input, inplace) if result is None else result
 
@@ -88,20 +89,20 @@ threshold = takes_own_numbers("threshold", "value")(F.threshold)
 
 @takes_own_numbers("lambd")
 def hardshrink(input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
-    """`torch.nn.functional.hardshrink`; `lambd` is a number, or one per model."""
+    """`torch.nn.functional.hardshrink`; `lambd` is one number, or one per model."""
     return F.hardshrink(input, lambd)
 
 
 @takes_own_numbers("lambd")
 def softshrink(input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
-    """`torch.nn.functional.softshrink`; `lambd` is a number, or one per model."""
+    """`torch.nn.functional.softshrink`; `lambd` is one number, or one per model."""
     return F.softshrink(input, lambd)
 
 
 def leaky_relu(
     input: torch.Tensor, negative_slope: float | Sequence[float] = 0.01, inplace: bool = False
 ) -> torch.Tensor:
-    """`torch.nn.functional.leaky_relu`; `negative_slope` is a number, or one per model, as `prelu` takes them."""
+    """`torch.nn.functional.leaky_relu`; `negative_slope` is one number, or one per model."""
     if isinstance(negative_slope, (int, float)):
         return F.leaky_relu(input, negative_slope, inplace)
     slopes = per_model(negative_slope, len(input), "negative_slope")
@@ -165,7 +166,7 @@ def _of_few(input: torch.Tensor, dim: int, dtype: torch.dtype | None, log: bool)
 def softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """`torch.nn.functional.softmax`; `dim` counts without the model."""
+    """`torch.nn.functional.softmax`; `dim` does not count the dimension of the models."""
     dim = _softmax_dim(dim, input, "softmax")
     short = _of_few(input, dim, dtype, False)
     return short if short is not None else _along(lambda x, d: torch.softmax(x, d, dtype=dtype), input, dim)
@@ -174,7 +175,7 @@ def softmax(
 def softmin(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """`torch.nn.functional.softmin`; `dim` counts without the model."""
+    """`torch.nn.functional.softmin`; `dim` does not count the dimension of the models."""
     dim = _softmax_dim(dim, input, "softmin")
     return _along(lambda x, d: torch.softmax(-x, d, dtype=dtype), input, dim)
 
@@ -182,7 +183,7 @@ def softmin(
 def log_softmax(
     input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """`torch.nn.functional.log_softmax`; `dim` counts without the model."""
+    """`torch.nn.functional.log_softmax`; `dim` does not count the dimension of the models."""
     dim = _softmax_dim(dim, input, "log_softmax")
     short = _of_few(input, dim, dtype, True)
     return short if short is not None else _along(lambda x, d: torch.log_softmax(x, d, dtype=dtype), input, dim)
@@ -198,9 +199,9 @@ def gumbel_softmax(
     *,
     rng: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`torch.nn.functional.gumbel_softmax`; `dim` counts without the model.
+    """`torch.nn.functional.gumbel_softmax`; `dim` does not count the dimension of the models.
 
-    The noise is from torch's generator, or from `rng`, (key, step) of each model's stream, int64 `[B, 2]`.
+    The noise comes from torch's generator, or from `rng`: the (key, step) of each model's stream, int64 `[B, 2]`.
     """
     dim = shifted(dim, logits, "gumbel_softmax")
     if rng is None:
@@ -214,7 +215,7 @@ def gumbel_softmax(
 
 
 def glu(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """`torch.nn.functional.glu`; `dim` counts without the model."""
+    """`torch.nn.functional.glu`; `dim` does not count the dimension of the models."""
     dim = shifted(dim, input, "glu")
     large = input.numel() >= FEWEST_NUMBERS and on_cpu(input)
     own = ops.glu(input, dim) if large else None

@@ -39,10 +39,10 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """`torch.nn.functional.scaled_dot_product_attention` for B models.
 
-    `query` `[B, ..., L, E]`, `key` `[B, ..., S, E]`, `value` `[B, ..., S, Ev]` to `[B, ..., L, Ev]`. `attn_mask` is
-    `[B, ..., L, S]`, True where a key takes part, or floats that are added; its middle dimensions may be missing or 1.
-    `scale` and the rate `dropout_p` are a number or one per model. What is dropped is drawn from the streams `rng`
-    `[B, 2]` (None: from torch's generator). A second derivative needs
+    `query` is `[B, ..., L, E]`, `key` `[B, ..., S, E]` and `value` `[B, ..., S, Ev]`; the result is `[B, ..., L, Ev]`.
+    `attn_mask` is `[B, ..., L, S]`: boolean, True where a key takes part, or floats that are added to the scores; its
+    middle dimensions may be missing or 1. `scale` and the rate `dropout_p` are one number, or one per model. Dropout
+    draws from the streams `rng` `[B, 2]` (None: from torch's generator). Second derivatives need
     `torch.nn.attention.sdpa_kernel(SDPBackend.MATH)`, as in torch.
     """
     if query.dim() < 3:

@@ -12,10 +12,10 @@ from ...errors import InvalidArgument
 def bilinear(
     input1: torch.Tensor, input2: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Compute input1ᵀ W input2 + bias of each model: `[B, *, I1]`, `[B, *, I2]`, weight `[B, O, I1, I2]` to `[B, *,
-    O]`.
+    """Compute input1ᵀ W input2 + bias for each model: inputs `[B, *, I1]` and `[B, *, I2]`, weight `[B, O, I1, I2]`,
+    result `[B, *, O]`.
 
-    W input2 for all O * I1 rows is one product without a copy of the weights; the rest is a sum of I1 products.
+    W input2 is one matrix product for all O * I1 rows, without a copy of the weights; the rest is a sum of I1 products.
     """
     shapes = (input1.shape, input2.shape)
     if weight.dim() != 4 or shapes[0][:-1] != shapes[1][:-1] or (shapes[0][-1], shapes[1][-1]) != weight.shape[2:]:

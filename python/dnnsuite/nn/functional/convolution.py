@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Convolution functions: each model has its weights `[B, O, I / groups, *]` and biases `[B, O]`."""
+"""Convolution functions: each model has its own filters and biases, `[B, O, I / groups, *]` and `[B, O]`."""
 
 from __future__ import annotations
 

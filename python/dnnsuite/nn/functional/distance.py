@@ -27,5 +27,5 @@ def cosine_similarity(x1: torch.Tensor, x2: torch.Tensor, dim: int = 1, eps: flo
 def pairwise_distance(
     x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> torch.Tensor:
-    """`torch.nn.functional.pairwise_distance` for B models: the norm of each row's difference."""
+    """`torch.nn.functional.pairwise_distance` for B models: the norm of the difference of each pair of rows."""
     return torch.nn.functional.pairwise_distance(*_aligned(x1, x2), p, eps, keepdim)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Losses between numbers and between distributions, `[B]`; `sample_weight` is that of `functional.loss`."""
+"""Losses between numbers or distributions, one per model: `[B]`. `sample_weight` is explained in `functional.loss`."""
 
 from __future__ import annotations
 
@@ -15,34 +15,37 @@ from ._own_numbers import takes_own_numbers
 
 @reduced()
 def l1_loss(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
-    """Absolute differences of two `[B, N, ...]`: the mean of each model `[B]`; `weight` has the input's shape."""
+    """Mean absolute difference of two tensors `[B, N, ...]` for each model, `[B]`; `weight` has the input's shape."""
     return F.l1_loss(align(input, target), align(target, input), reduction="none"), weight
 
 
 @reduced()
 def mse_loss(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
-    """Squared differences of two `[B, N, ...]`: the mean of each model `[B]`; `weight` has the input's shape."""
+    """Mean squared difference of two tensors `[B, N, ...]` for each model, `[B]`; `weight` has the input's shape."""
     return F.mse_loss(align(input, target), align(target, input), reduction="none"), weight
 
 
 @takes_own_numbers("beta")
 @reduced()
 def smooth_l1_loss(input: Tensor, target: Tensor, beta: float = 1.0) -> Tensor:
-    """Squared differences below `beta`, absolute ones above, joined continuously: the mean of each model `[B]`."""
+    """Mean of squared differences below `beta` and absolute ones above, joined continuously, for each model, `[B]`."""
     return F.smooth_l1_loss(align(input, target), align(target, input), reduction="none", beta=beta)
 
 
 @takes_own_numbers("delta")
 @reduced()
 def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, weight: Tensor | None = None) -> Any:
-    """Half the squared differences below `delta`, `delta` times absolute ones above: the mean of each model `[B]`."""
+    """Mean of half the squared differences below `delta` and `delta` times absolute ones above, for each model,
+    `[B]`.
+    """
     return F.huber_loss(align(input, target), align(target, input), reduction="none", delta=delta), weight
 
 
 @reduced("batchmean")
 def kl_div(input: Tensor, target: Tensor, log_target: bool = False) -> Tensor:
-    """Kullback-Leibler divergence of the target from the distribution with log-probabilities input `[B, N, ...]`.
-    As in torch, 'mean' is over elements; 'batchmean', over samples, is the mathematical definition.
+    """Kullback-Leibler divergence of the target from the distribution with log-probabilities `input`, both
+    `[B, N, ...]`. As in torch, 'mean' averages over elements; 'batchmean' averages over samples, which is the
+    mathematical definition.
     """
     return in_whole_vectors(
         lambda x, y: F.kl_div(x, y, reduction="none", log_target=log_target),
@@ -56,7 +59,7 @@ def kl_div(input: Tensor, target: Tensor, log_target: bool = False) -> Tensor:
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, eps: float = 1e-8
 ) -> Tensor:
-    """Minus the log-likelihood of counts under a Poisson distribution: the mean of each model `[B]`."""
+    """Negative log-likelihood of counts under a Poisson distribution, the mean for each model, `[B]`."""
     return in_whole_vectors(
         lambda x, y: F.poisson_nll_loss(x, y, log_input, full, eps=eps, reduction="none"),
         (align(input, target), 1.0),
@@ -69,7 +72,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6
 ) -> Tensor:
-    """Minus the log-likelihood under normal distributions of variance `var` (`[B, N, ...]` or one number)."""
+    """Negative log-likelihood under normal distributions of variance `var` (`[B, N, ...]` or one number)."""
     if not isinstance(var, Tensor):
         var = input.new_full((), var).expand(input.shape)
     elif var.shape == input.shape[:-1]:

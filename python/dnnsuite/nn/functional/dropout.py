@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Dropout functions: a rate per model, and counter-based masks, so that a model's mask does not depend on its
-neighbours.
+"""Dropout functions with a rate per model and counter-based masks, so that the mask of a model does not depend on the
+other models.
 
-Each takes, beyond torch's arguments, `rng`: (key, step) of each model's stream, int64 `[B, 2]`, equal pairs giving
-equal masks. Without it the keys come from torch's generator. `p` is a float or one rate per model. `inplace` writes the
-result into the input and saves no memory, because the mask is made again in the backward pass.
+Besides torch's arguments each takes `rng`, the (key, step) of each model's stream, int64 `[B, 2]`; equal pairs give
+equal masks. Without it, the keys come from torch's generator. `p` is one rate, or one per model. `inplace` writes the
+result into the input but saves no memory, because the mask is recomputed in the backward pass.
 """
 
 from __future__ import annotations
@@ -119,14 +119,14 @@ def _function(
 def dropout(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zero elements of `[B, ...]` with probability p and scale the others by 1 / (1 - p)."""
+    """Set elements of `[B, ...]` to zero with probability p, and scale the others by 1 / (1 - p)."""
     return _function(drop, input, p, training, inplace, rng)
 
 
 def alpha_dropout(
     input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Apply alpha dropout to elements of `[B, ...]`: mean and variance of a standard normal input stay."""
+    """Apply alpha dropout to elements of `[B, ...]`; it keeps the mean and variance of a standard normal input."""
     return _function(drop_alpha, input, p, training, inplace, rng)
 
 
@@ -140,21 +140,21 @@ def feature_alpha_dropout(
 def dropout1d(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zero whole channels of `[B, N, C, L]`, or `[B, C, L]` without a batch."""
+    """Set whole channels of `[B, N, C, L]` to zero, or of `[B, C, L]` without a batch."""
     return _of_images(input, 3, p, training, inplace, rng)
 
 
 def dropout2d(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zero whole channels of `[B, N, C, H, W]`. As in torch, `[B, N, C, L]` is `dropout1d`."""
+    """Set whole channels of `[B, N, C, H, W]` to zero. As in torch, `[B, N, C, L]` is handled by `dropout1d`."""
     return _of_images(input, None, p, training, inplace, rng)
 
 
 def dropout3d(
     input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
 ) -> Tensor:
-    """Zero whole channels of `[B, N, C, D, H, W]`, or `[B, C, D, H, W]` without a batch."""
+    """Set whole channels of `[B, N, C, D, H, W]` to zero, or of `[B, C, D, H, W]` without a batch."""
     return _of_images(input, 5, p, training, inplace, rng)
 
 

@@ -17,7 +17,8 @@ from .loss import as_torch, cross_entropy
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None, *, activation: str = "none") -> Tensor:
     """Apply weights `[B, out_features, in_features]` and biases `[B, out_features]` to `[B, *, in_features]`.
 
-    `activation`, which torch does not have, is 'none', 'relu' or 'gelu' and is computed with the product.
+    The argument `activation`, which torch's function does not have, is 'none', 'relu' or 'gelu'; it is computed
+    together with the product.
     """
     return ops.linear(input, weight, bias, activation)
 
@@ -36,11 +37,11 @@ def linear_cross_entropy(
     options: Any = None,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Compute cross_entropy(linear(input, linear_weight)) of `[B, N, in_features]` and weights `[B, C, in_features]`.
+    """Compute cross_entropy(linear(input, linear_weight)) for `[B, N, in_features]` and weights `[B, C, in_features]`.
 
-    With class indices and 'mean' or 'sum' the logits are never stored whole, whatever `options` has; with class
-    weights, class probabilities, weights `[B, C, d1, ..., in_features]` or 'none' they are. `sample_weight` is as in
-    `functional.loss`.
+    With class indices and 'mean' or 'sum', the logits are never stored as a whole, whatever `options` says. They are
+    stored for class weights, class probabilities, weights `[B, C, d1, ..., in_features]` or 'none'. `sample_weight` is
+    explained in `functional.loss`.
     """
     ignored = -100 if ignore_index is None else ignore_index
     plain = weight is None and not target.is_floating_point() and linear_weight.dim() == input.dim() == 3

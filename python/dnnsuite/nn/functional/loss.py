@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Classification losses. B is the size of dimension 0 of the input, so they work for an array and for any part of it.
 
-`sample_weight` `[B, N]`, which torch does not have, weights each sample of each model. It allows batches of different
-sizes in one array: pad the shorter ones with samples of weight 0 (or False).
+`sample_weight` `[B, N]`, which torch does not have, is the weight of each sample of each model. With it, one array can
+have batches of different sizes: pad the shorter ones with samples of weight 0 (or False).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cross_entropy(
         sample_weight: weight of each sample, `[B, N]`.
 
     Returns:
-        The mean of each model over its own samples, `[B]`; `[B, N]` with `reduction="none"`.
+        The mean of each model over its own samples, `[B]`; with `reduction="none"` `[B, N]`.
 
     Raises:
         InvalidArgument: the shapes of input, target and weights do not fit together.
@@ -90,8 +90,9 @@ def nll_loss(
     *,
     sample_weight: Tensor | None = None,
 ) -> Tensor:
-    """Negative log-likelihood: minus the log-probability `[B, N, C, ...]` of the target class `[B, N, ...]`; see
-    `cross_entropy`."""
+    """Negative log-likelihood of target classes `[B, N, ...]` under log-probabilities `[B, N, C, ...]`; see
+    `cross_entropy`.
+    """
     reduction = legacy(size_average, reduce, reduction)
     log_p, target, shape = _class_last(input, target)
     rows, counted = _hard_rows(computable(log_p), target, weight, ignore_index, 0.0)
@@ -194,7 +195,7 @@ def _check_shapes(input: Tensor, target: Tensor) -> None:
 
 @reduced()
 def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, else as in torch."""
+    """Binary cross-entropy of probabilities `[B, N, ...]`; `weight` is `[B, ...]`, and otherwise as in torch."""
     _check_shapes(input, target)
     values = in_whole_vectors(lambda x, y: F.binary_cross_entropy(x, y, reduction="none"), (input, 0.5), (target, 0.5))
     return values if weight is None else values * align(weight, input)
@@ -249,14 +250,14 @@ def multi_margin_loss(
 
 @reduced()
 def multilabel_margin_loss(input: Tensor, target: Tensor) -> Tensor:
-    """Multi-label margin loss of `[B, N, C]` and lists of classes `[B, N, C]` that end at the first -1."""
+    """Multi-label margin loss of `[B, N, C]` and lists of classes `[B, N, C]`, each ending at its first -1."""
     rows = F.multilabel_margin_loss(input.flatten(0, -2), target.expand_as(input).flatten(0, -2), reduction="none")
     return rows.view(input.shape[:-1])
 
 
 @reduced()
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Mean over the classes of binary cross-entropies of `[B, N, C]`; `weight` is `[B, ...]` and broadcasts."""
+    """Mean over the classes of the binary cross-entropies of scores `[B, N, C]`; `weight` `[B, ...]` is broadcast."""
     values = in_whole_vectors(
         lambda x, y: -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x)), (input, 0.0), (target, 0.0)
     )

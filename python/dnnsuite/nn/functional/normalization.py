@@ -56,9 +56,9 @@ def batch_norm(
     *,
     tracked: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`torch.nn.functional.batch_norm` of `[B, N, C, *]`: each model over its own batch. Weight, bias and running
-    statistics are `[B, C]`, the latter updated in place when training; `momentum` is a number or one per model `[B]`.
-    `tracked` `[B]` counts their batches.
+    """`torch.nn.functional.batch_norm` of `[B, N, C, *]`; each model is normalised over its own batch. Weight, bias and
+    running statistics are `[B, C]`; the statistics are updated in place in training. `momentum` is one number, or one
+    per model `[B]`. `tracked` `[B]` counts the batches in the statistics.
     """
     return batch_norm_act(input, running_mean, running_var, weight, bias, training, momentum, eps, tracked=tracked)
 
@@ -78,7 +78,7 @@ def batch_norm_act(
     *,
     tracked: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Compute `activation(batch_norm(input, ...) + residual)` in one pass forward and one backward.
+    """Compute `activation(batch_norm(input, ...) + residual)` in one forward pass and one backward pass.
 
     `activation` is 'none', 'relu', 'relu6', 'leaky_relu' (with `negative_slope`), 'hardswish' or 'silu'; the residual
     has the input's shape. The result has the input's memory order. `tracked` `[B]` counts the batches in the running

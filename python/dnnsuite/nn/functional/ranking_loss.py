@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Losses of rankings, margins and alignments, `[B]`; `sample_weight` is that of `functional.loss`."""
+"""Losses for rankings, margins and alignments, one per model: `[B]`. `sample_weight` is explained in
+`functional.loss`.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from ._own_numbers import takes_own_numbers
 @takes_own_numbers("margin")
 @reduced()
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0) -> Tensor:
-    """Hinge embedding loss: the distance where the target is 1, `margin` minus it (at least 0) where it is -1; mean per
-    model."""
+    """Hinge embedding loss, the mean per model: the distance where the target is 1, and `margin` minus the distance (at
+    least 0) where it is -1.
+    """
     return F.hinge_embedding_loss(input, target, margin, reduction="none")
 
 
@@ -31,14 +34,16 @@ def soft_margin_loss(input: Tensor, target: Tensor) -> Tensor:
 @takes_own_numbers("margin")
 @reduced()
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0) -> Tensor:
-    """Margin ranking loss: how far `target * (input1 - input2)` is below `margin`; the mean of each model `[B]`."""
+    """Margin ranking loss: by how much `target * (input1 - input2)` is below `margin`, the mean for each model,
+    `[B]`.
+    """
     return F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
 
 
 @takes_own_numbers("margin")
 @reduced()
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0) -> Tensor:
-    """Cosine embedding loss of `[B, N, D]` and `[B, N, D]`, the target `[B, N]` 1 or -1; the mean of each model."""
+    """Cosine embedding loss of two tensors `[B, N, D]` with targets `[B, N]` of 1 or -1; the mean for each model."""
     shape = target.shape
     rows = F.cosine_embedding_loss(
         input1.flatten(0, -2), input2.flatten(0, -2), target.flatten(), margin, reduction="none"
@@ -57,7 +62,7 @@ def triplet_margin_loss(
     eps: float = 1e-6,
     swap: bool = False,
 ) -> Tensor:
-    """Triplet loss: by how much positives fail to be `margin` nearer than negatives, `[B, N, D]`; mean per model."""
+    """Triplet loss: by how much positives fail to be nearer than negatives by `margin`, `[B, N, D]`; mean per model."""
     return F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction="none")
 
 
@@ -72,7 +77,7 @@ def triplet_margin_with_distance_loss(
     margin: float = 1.0,
     swap: bool = False,
 ) -> Tensor:
-    """`triplet_margin_loss` with a distance function of the caller, which gets `[N, ...]` of one model at a time."""
+    """`triplet_margin_loss` with the caller's distance function, which receives `[N, ...]` of one model at a time."""
     values = [
         F.triplet_margin_with_distance_loss(
             *inputs, distance_function=distance_function, margin=margin, swap=swap, reduction="none"
@@ -96,8 +101,9 @@ def ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Connectionist temporal classification loss by torch, model by model: `[B, T, N, C]`, targets `[B, N, S]` or `[B,
-    sum of lengths]`, lengths `[B, N]`. Lengths `[N]` are those of every model, and may be lists."""
+    """Connectionist temporal classification loss, computed by torch model by model: log-probabilities `[B, T, N, C]`,
+    targets `[B, N, S]` or `[B, sum of lengths]`, lengths `[B, N]`, or `[N]` (which may be lists) for all models.
+    """
     check_reduction(reduction)
     lengths = [torch.as_tensor(given) for given in (input_lengths, target_lengths)]
     if log_probs.dim() == 4:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Single steps of recurrent networks, under the names they have in `torch`."""
+"""Single steps of recurrent networks, named as in `torch`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def lstm_cell(
     b_ih: Optional = None,
     b_hh: Optional = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """`torch.lstm_cell` for B models: input `[B, N, I]`, state two of `[B, N, H]` (None: zeros), to the next state."""
+    """`torch.lstm_cell` for B models: computes the next state from input `[B, N, I]` and a state of two tensors
+    `[B, N, H]` (None: zeros).
+    """
     h, c = hx if hx is not None else (None, None)
     h, c = _step("lstm", input, h, c, w_ih, w_hh, b_ih, b_hh)
     assert c is not None

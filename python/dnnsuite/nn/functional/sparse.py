@@ -40,8 +40,8 @@ def embedding(
 ) -> Tensor:
     """`torch.nn.functional.embedding` for B models: indices `[B, *]` and tables `[B, V, D]` to `[B, *, D]`.
 
-    With `max_norm` the rows that are used are scaled down in the tables themselves, as in torch. The gradient touches
-    used rows only and is dense, also with `sparse`: an array's optimizers take no other.
+    With `max_norm`, the rows that are used are scaled down in the tables themselves, as in torch. The gradient is dense
+    even with `sparse`, because the optimizers of arrays accept no others, but only used rows are computed.
     """
     indices = input if input.dtype == torch.int64 else input.long()
     if max_norm is not None:
@@ -70,9 +70,9 @@ def embedding_bag(
 ) -> Tensor:
     """`torch.nn.functional.embedding_bag` for B models: the sum, mean or maximum of bags of rows, `[B, N, D]`.
 
-    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` `[B, V, D]`. Bags of one length are made
-    of an embedding's rows; others are one call of torch's kernel for each model, for one call for all
-    would give bits that depend on B. The gradient is dense, also with `sparse`.
+    `input` is `[B, N, L]`, or `[B, M]` with `offsets` `[B, N]`; `weight` is `[B, V, D]`. Bags of equal length are
+    computed from the rows of an embedding. For others, torch's kernel is called once per model, because the bits of a
+    single call would depend on B. The gradient is dense even with `sparse`.
     """
     if input.dim() not in (2, 3) or (input.dim() == 2) == (offsets is None):
         raise InvalidArgument(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Undo pools by the places of their maxima. The samples of all models are one batch."""
+"""Undo max pools with the indices of their maxima. The samples of all models are one batch."""
 
 from __future__ import annotations
 

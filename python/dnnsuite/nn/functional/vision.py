@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions that pad, resample and rearrange: no weights, every sample separately."""
+"""Functions that pad, resample and rearrange. They have no weights and treat every sample separately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def _lie_apart(input: Tensor, kernel: Sequence[int], *rest: Sequence[int]) -> bo
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """`torch.nn.functional.pad` of `[B, ...]`: `pad` counts from the last dimension and never reaches the model."""
+    """`torch.nn.functional.pad` of `[B, ...]`: `pad` counts from the last dimension and never pads the dimension of the
+    models.
+    """
     if len(pad) // 2 >= input.dim():
         raise InvalidArgument(f"pad={list(pad)} reaches dimension 0 of {list(input.shape)}, which is the model")
     padding = list(pad)
@@ -161,7 +163,9 @@ def grid_sample(
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """`torch.nn.functional.affine_grid`: theta `[B, N, 2, 3]` or `[B, N, 3, 4]`, `size` that of one model's images."""
+    """`torch.nn.functional.affine_grid`: theta `[B, N, 2, 3]` or `[B, N, 3, 4]`, `size` is that of one model's
+    images.
+    """
     if theta.dim() != 4 or theta.size(1) != size[0]:
         raise InvalidArgument(
             f"affine_grid for images {list(size)} takes theta [B, {size[0]}, ...]; got {list(theta.shape)}"
