@@ -89,6 +89,8 @@ RESNET = dataclasses.replace(
     model=resnet,
     optimizer=samplers.ADADELTA,
     schedule=None,
+    # The order in which HFTA leaves them unfused: blocks, classifier, stem.
+    units=(*([f"layer{i}.{j}"] for i in (1, 2, 3, 4) for j in (0, 1)), ["fc"], ["conv1", "bn1", "relu", "maxpool"]),
     presets={
         "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=40.0, options={"width": 16}),
         "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),

@@ -131,13 +131,7 @@ declare(
         description="attention over sampled neighbours of three kinds learns classes of nodes",
         unit="nodes",
         options={
-            "layers": 2,
-            "width": 16,
-            "heads": 2,
-            "fan": "2 2",
-            "features": 16,
-            "classes": _CLASSES,
-            "nodes": 6000,
+            "layers": 2, "width": 16, "heads": 2, "fan": "2 2", "features": 16, "classes": _CLASSES, "nodes": 6000,
         },
         model=lambda options, hyper: GraphAttention(options),
         data=neighbourhoods,
@@ -154,4 +148,4 @@ declare(
             "paper": Preset(3, 100, batch_size=1024, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )
-)
+)  # fmt: skip
