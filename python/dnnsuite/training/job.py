@@ -246,7 +246,7 @@ def experiment_of_job(
             raise InvalidArgument(f"job {name} makes its batches with the model, which train does not split: use run")
     options |= batches.sizes
     valid = _validation(workload, config, options, batches)
-    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))  # type: ignore[union-attr]
+    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))
     last = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
     after = workload.after_step
     return JobExperiment(
