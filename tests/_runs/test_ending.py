@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
+from dnnsuite._runs.ending import attempt
 from dnnsuite._runs.failures import DISK_EXIT
+from dnnsuite._runs.plugins import import_plugins
 
 CODE = """
 import atexit, sys
@@ -29,3 +31,13 @@ def test_a_full_disk_is_told_by_the_status():
         pytest.skip("no /dev/full")
     with full:
         assert subprocess.run([sys.executable, "-c", CODE], stdout=full).returncode == DISK_EXIT
+
+
+def test_an_error_of_a_plugin_has_its_kind_and_place(tmp_path, monkeypatch):
+    (tmp_path / "broken_plugin.py").write_text("def work():\n    return {}['speed']\n")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    import_plugins(["broken_plugin"])
+    found = attempt(sys.modules["broken_plugin"].work, lambda error: "crash")
+    assert found == {
+        "status": "failed", "failure": "crash", "message": "KeyError: 'speed' (broken_plugin.py, line 2)",
+    }  # fmt: skip

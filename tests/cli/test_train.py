@@ -70,7 +70,9 @@ def test_a_run_its_files_and_its_continuation(capsys: pytest.CaptureFixture[str]
     assert status(*arguments, "max_epochs=2", "--resume", "auto") == 0
     captured = capsys.readouterr()
     (out,) = (tmp_path / "dnnsuite-runs").iterdir()
-    assert re.fullmatch(rf"dnnsuite-runs/{out.name}: 2 epochs, acc1 \d\.\d+ on synthetic: .*\n", captured.out)
+    assert re.fullmatch(
+        rf"dnnsuite-runs/{out.name}: 2 epochs, loss [\d.]+, acc1 \d\.\d+ on synthetic: .*\n", captured.out
+    )
     assert "INFO - Starting Training Loop..." in captured.err
     names = {path.name for path in out.iterdir() if not path.name.startswith(".")}
     assert names == {

@@ -2,8 +2,8 @@
 import pytest
 import torch
 
-from dnnsuite.data.batches import ArrayBatches
-from dnnsuite.errors import InvalidArgument
+from dnnsuite.data.batches import ArrayBatches, Endless
+from dnnsuite.errors import BadData, InvalidArgument
 
 
 def numbered(count, **arguments):
@@ -53,3 +53,33 @@ def test_refuses_what_makes_no_batch(samples, size, words):
 def test_batches_count_from_zero():
     with pytest.raises(InvalidArgument, match="batch -1"):
         numbered(3, batch_size=1).batch(-1)
+
+
+class Given:
+    """Batches of these sizes, and no more."""
+
+    record, feed = {"source": "given"}, "memory"
+
+    def __init__(self, *sizes):
+        self._sizes = iter(sizes)
+
+    def batch(self, i):
+        return torch.zeros(next(self._sizes), 3), torch.zeros(4)[: 4 if i < 2 else 3]
+
+
+def test_data_that_end_are_refused():
+    batches = Endless("sums", Given(4))
+    assert batches.record == {"source": "given"}
+    assert batches.feed == "memory"
+    batches.batch(0)
+    with pytest.raises(BadData, match="the data of job sums end before batch 1"):
+        batches.batch(1)
+
+
+def test_labels_are_as_many_in_each_batch():
+    """The first tensor may vary, for example where sentences have a length of their own."""
+    batches = Endless("sums", Given(4, 7, 4))
+    batches.batch(0)
+    batches.batch(1)
+    with pytest.raises(BadData, match="batch 2 of job sums has 3 samples, and batch 0 has 4"):
+        batches.batch(2)

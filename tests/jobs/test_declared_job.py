@@ -294,7 +294,7 @@ def test_its_job_is_of_the_module_that_declares_it(Small):
         ({"optimizer": Made("Adamm", {})}, "torch.optim has no Adamm"),
         ({"optimizer": Made("SparseAdam", {})}, "dnnsuite.optim has no SparseAdam"),
         ({"schedule": Made("Steps", {})}, "torch.optim.lr_scheduler has no Steps"),
-        ({"name": "bert"}, "already BertJob"),
+        ({"name": "bert"}, "job 'bert' of dnnsuite's already"),
     ],
 )
 def test_refuses_what_cannot_be_made(changes, words):
@@ -307,3 +307,34 @@ def test_a_part_that_the_model_has_not_is_refused(started):
     kind = jobs.declare(dataclasses.replace(SMALL, name="partial", loss={"head": loss}))
     with pytest.raises(InvalidArgument, match="no part 'head'"):
         started(kind)
+
+
+def test_a_module_declares_a_name_once():
+    jobs.declare(dataclasses.replace(SMALL, name="named_once"))
+    jobs.declare(dataclasses.replace(SMALL, name="named_once"))  # again, as by a cell of a notebook
+    with pytest.raises(InvalidArgument, match=f"there is a job 'named_once' of {__name__} already"):
+        jobs.declare(dataclasses.replace(SMALL, name="named_once", model=lambda options, hyper: torch.nn.Linear(4, 3)))
+
+
+def test_batches_of_the_model_are_refused_before_a_run():
+    class Rolled:
+        record, sizes = {"source": "drawn"}, {}
+
+        def batch_of(self, model, i):
+            return torch.zeros(8, 4), torch.zeros(8, dtype=torch.long)
+
+    kind = jobs.declare(dataclasses.replace(SMALL, name="rolled", data=lambda config, options: Rolled()))
+    with pytest.raises(InvalidArgument, match="job rolled makes its batches with the model, which an array does not"):
+        kind.inspect(JobConfig())
+    with pytest.raises(InvalidArgument, match="which an array does not share: B must be 0, got 2"):
+        kind(JobConfig(B=2)).setup()
+
+
+def test_parts_of_a_batch_are_equal_in_an_array_of_several_optimizers():
+    rest = jobs.Group(lambda name, parameter: True, Made("Adam", {"lr": "lr"}))
+    groups = [jobs.Group(lambda name, parameter: parameter.ndim > 1, Made("SGD", {"lr": "lr"})), rest]
+    kind = jobs.declare(dataclasses.replace(SMALL, name="uneven", optimizer=groups, schedule=None, accumulate=3))
+    job = kind(JobConfig(B=2, batch_size=8))
+    job.setup()
+    with pytest.raises(InvalidArgument, match="a batch of 8 samples has no 3 equal parts"):
+        job.step()

@@ -59,7 +59,7 @@ def test_an_unknown_job_is_answered_with_the_known_ones():
 
 
 def test_a_name_is_given_once():
-    with pytest.raises(InvalidArgument, match="already BertJob"):
+    with pytest.raises(InvalidArgument, match="a job 'bert' of dnnsuite's already"):
 
         @jobs.register("bert")
         class Other(jobs.Job):
@@ -74,4 +74,4 @@ def test_a_name_of_ours_is_taken_before_it_was_used():
         "except ValueError as error: print(error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "job 'atari' is already AtariJob\n"
+    assert said == "there is a job 'atari' of dnnsuite's already: choose another name\n"

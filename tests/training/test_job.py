@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Workloads as experiments: the same losses as the job itself has, and what cannot be trained so is refused."""
 
+import json
 import math
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +14,7 @@ from torch.nn import functional as F
 from dnnsuite import jobs, training
 from dnnsuite._runs.failures import NotFinite
 from dnnsuite.data.batches import ArrayBatches
-from dnnsuite.errors import InvalidArgument
+from dnnsuite.errors import BadData, InvalidArgument
 from dnnsuite.training.configurations import is_job
 from dnnsuite.training.job import array_of_job, experiment_of_job
 from dnnsuite.training.until import Until, arrivals
@@ -55,7 +57,7 @@ def test_losses_are_those_of_the_job(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "given", "words"),
     [
-        ("dcgan", {}, "is not a workload with one loss"),
+        ("dcgan", {}, "in turn; train takes jobs of one loss"),
         ("cart", {}, "has no measure on held-out data"),
         ("gpt", {"lyers": 2}, "has no key 'lyers' .did you mean 'layers'"),
         ("gpt", {"layers": "two"}, "layers"),
@@ -262,3 +264,41 @@ def test_a_model_arrives_where_it_is_as_good_for_the_first_time() -> None:
 def test_targets_that_are_none_are_refused(name: str, preset: str, until: str, words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         experiment_of_job(name, preset, {}, "cpu", data="synthetic", until=until)
+
+
+def test_lines_of_a_run_have_its_metric_and_no_invented_loss(tmp_path: Path) -> None:
+    """The held-out data of dino are other tensors than its batches and have no loss."""
+    small = {"width": 8, "heads": 2, "hidden": 8, "bottleneck": 4, "prototypes": 8}
+    given = {**small, "batch_size": 4, "epochs": 1, "iters_per_epoch": 2}
+    training.run(
+        lambda kind: experiment_of_job("dino", "quick", given, kind, data="synthetic"), tmp_path / "run",
+        device="cpu", quiet=True,
+    )  # fmt: skip
+    text = (tmp_path / "run" / "train.log").read_text()
+    assert "8 samples an epoch; batches for validation: 1" in text
+    assert re.search(r"Epoch 1, step 2 of 2: [\d.,]+ samples/s, loss [\d.]+", text)
+    assert re.search(r"INFO - loss [\d.]+; held out: neighbours' accuracy [\d.]+\n", text)
+
+
+def test_a_run_that_its_own_code_ends_is_recorded(tmp_path: Path) -> None:
+    class Ends:
+        record: ClassVar[dict[str, str]] = {"source": "drawn"}
+        sizes: ClassVar[dict[str, int]] = {}
+
+        def __init__(self, config: Any, options: Any) -> None:
+            self._left = iter([(torch.zeros(4, 1),)] * 4)
+
+        def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+            return next(self._left)
+
+    jobs.declare(jobs.Workload(
+        name="ends", description="ends", unit="rows", model=lambda options, hyper: torch.nn.Linear(1, 1), data=Ends,
+        loss=lambda model, x: model(x).square().mean(), optimizer=jobs.Made("SGD", {"lr": 0.1}),
+        presets={"default": jobs.Preset(2, 5, batch_size=4)},
+    ))  # fmt: skip
+    with pytest.raises(BadData, match=r"the data of job ends end before batch \d"):
+        training.run(
+            lambda kind: experiment_of_job("ends", "default", {}, kind), tmp_path / "run", device="cpu", quiet=True
+        )
+    verdict = json.loads((tmp_path / "run" / "run.json").read_text())["verdict"]
+    assert (verdict["failure"], verdict["message"][:20]) == ("data", "the data of job ends")

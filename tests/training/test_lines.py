@@ -55,7 +55,7 @@ def test_tbds_tensorflow_version(tmp_path):
 
 
 def test_what_is_no_form():
-    with pytest.raises(InvalidArgument, match="lines 'plain'; accepted: sc20, tbd-pytorch, tbd-tf2"):
+    with pytest.raises(InvalidArgument, match="lines 'plain'; accepted: job, sc20, tbd-pytorch, tbd-tf2"):
         experiment(lines="plain")
 
 

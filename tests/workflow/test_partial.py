@@ -33,13 +33,13 @@ def test_units_are_those_of_hfta_for_its_resnet(monkeypatch):
     monkeypatch.setattr("dnnsuite.jobs.get", lambda name, swept=False: tiny_workloads.Right)
     units = [unit[0] for unit in units_of("blobs")]
     assert units == ["0", "5"]
-    monkeypatch.setattr("dnnsuite.jobs.get", lambda name, swept=False: object)
+    monkeypatch.undo()
     units = units_of("resnet")
     assert [unit[0] for unit in units[:3]] == ["layer1.0", "layer1.1", "layer2.0"]
     assert [unit[0] for unit in units[7:]] == ["layer4.1", "fc", "conv1"]
     assert len(units) == 10
     with pytest.raises(InvalidArgument, match="declares no units"):
-        units_of("other")
+        units_of("bert")
 
 
 def test_modules_of_a_mode():

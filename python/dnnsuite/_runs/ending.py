@@ -13,7 +13,9 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from .._files import OutputError
+from ..errors import Error
 from .failures import DISK_EXIT, RESULT_EXIT, disk_full
+from .plugins import said_of_plugin
 
 Result = dict[str, Any]
 
@@ -33,7 +35,8 @@ def attempt(body: Callable[[], Result], classify: Callable[[BaseException], str]
             traceback.print_exc()
         if disk_full(error):
             raise OutputError(str(error)) from error
-        message = (str(error).splitlines() or [""])[0][:500] or type(error).__name__
+        own = "" if isinstance(error, Error) else said_of_plugin(error)
+        message = own[:500] or (str(error).splitlines() or [""])[0][:500] or type(error).__name__
         failed = {"status": "failed", "failure": classify(error), "message": message}
     # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
     gc.collect()

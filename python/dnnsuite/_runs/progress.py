@@ -20,14 +20,9 @@ _REFRESH_S = 0.5
 
 
 class Durations(Generic[Key]):
-    """Durations of finished runs, and a forecast of the others from them.
+    """Durations of finished runs, and a forecast of the others from them: of a key without one, the mean of all."""
 
-    Args:
-        guess: forecast for a key without finished runs, (key, means by key) → seconds; by default the mean of all.
-    """
-
-    def __init__(self, guess: Callable[[Key, Mapping[Key, float]], float] | None = None) -> None:
-        self._guess = guess or (lambda key, means: _mean(means.values()))
+    def __init__(self) -> None:
         self._seen: dict[Key, list[float]] = {}
 
     def add(self, key: Key, seconds: float) -> None:
@@ -40,7 +35,7 @@ class Durations(Generic[Key]):
         if not self._seen:
             return None if keys else 0.0
         means = {key: _mean(all_s) for key, all_s in self._seen.items()}
-        return sum(means[key] if key in means else self._guess(key, means) for key in keys)
+        return sum(means[key] if key in means else _mean(means.values()) for key in keys)
 
 
 class Progress:

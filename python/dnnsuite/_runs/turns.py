@@ -221,7 +221,6 @@ def take_turns(
     *,
     seed: int = 0,
     into: Rounds[Key] | None = None,
-    least: int = FEWEST_PAIRS,
     watch: Callable[[], Callable[[], str]] = lambda: str,
     tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
 ) -> Rounds[Key]:
@@ -235,7 +234,6 @@ def take_turns(
         baseline: way that the others are compared with, one of `ways`; None to measure each by itself.
         seed: seed of the orders.
         into: rounds that were made already and are continued.
-        least: rounds before the goal is looked at.
         watch: called when a stretch of blocks begins; what it returns is called at the stretch's end, and says what
             disturbed its blocks.
         tell: called after each round.
@@ -247,7 +245,7 @@ def take_turns(
     for key in ways:
         made.blocks.setdefault(key, [None] * done)
     order, active = random.Random(f"{seed}/{done}"), set(ways)
-    until_s, look_at = time.monotonic() + goal.budget_s, done + least
+    until_s, look_at = time.monotonic() + goal.budget_s, done + FEWEST_PAIRS
     stretch = _Stretch(made, watch)
     while active - {baseline} or (baseline in active and len(ways) == 1):
         if goal.rounds is not None and done >= goal.rounds:

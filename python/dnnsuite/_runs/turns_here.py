@@ -48,7 +48,6 @@ def take_turns_here(
     by_cpu_time: bool = False,
     segment_s: float = 0.05,
     steps: int | None = None,
-    seed: int = 0,
     tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
 ) -> Here[Key]:
     """Let functions take turns until the goal is reached.
@@ -83,7 +82,7 @@ def take_turns_here(
         return lambda: "" if by_cpu_time else watch.disturbed(before, _own_s() - own_s)
 
     turns = {key: turn(key) for key in ways}
-    return Here(take_turns(turns, goal_on(cores, goal), baseline, seed=seed, watch=begin, tell=tell), counts)
+    return Here(take_turns(turns, goal_on(cores, goal), baseline, watch=begin, tell=tell), counts)
 
 
 def _as_long_as(segment_s: float, timed: Callable[[int], float]) -> int:

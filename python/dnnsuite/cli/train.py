@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -424,8 +424,8 @@ def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:
         own = {"out": str(trained.folder), "data": trained.record.data, "last": last}
         print(json.dumps({**own, **_to_target(trained.record)}))
         return
-    accuracy = f", acc1 {metric(last['acc1/valid'])}" if "acc1/valid" in last else ""
-    tell(f"{trained.folder}: {len(trained.history)} epochs{accuracy} on {trained.record.data}{_target(trained)}")
+    scores = "".join(f", {own}" for own in _scores(last))
+    tell(f"{trained.folder}: {len(trained.history)} epochs{scores} on {trained.record.data}{_target(trained)}")
 
 
 def _tell_of_models(trained: Trained, as_json: bool) -> None:
@@ -440,8 +440,7 @@ def _tell_of_models(trained: Trained, as_json: bool) -> None:
         print(json.dumps({**found, **_to_target(trained.record)}))
         return
     for model in models:
-        scores = [f"{key.partition('/')[0]} {metric(model[key])}" for key in _SCORES if model.get(key, "") != ""]
-        what = ", ".join(scores) if model["status"] == "ok" else f"ended: {model['status']}"
+        what = ", ".join(_scores(model)) if model["status"] == "ok" else f"ended: {model['status']}"
         tell(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
     tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}{_target(trained)}")
 
@@ -460,7 +459,11 @@ def _target(trained: Trained) -> str:
     return f"; {told}" if told else ""
 
 
-_SCORES = ("loss/valid", "acc1/valid")
+def _scores(row: Mapping[str, Any]) -> list[str]:
+    """Measures of an epoch's validation with their names: those of a job, else the loss and the accuracy."""
+    values = {key.removesuffix("/valid"): row[key] for key in row if key.endswith("/valid") and row[key] != ""}
+    own = values.keys() - {"seconds", "loss", "acc1", "acc5"} or {"loss", "acc1"}
+    return [f"{name} {metric(value)}" for name, value in values.items() if name in own]
 
 
 def _times(speedup: Metric | None) -> str:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidArgument
+from ..errors import BadData, InvalidArgument
 
 if TYPE_CHECKING:
     import torch
@@ -71,6 +71,44 @@ class WholeBatch:
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Return the batch."""
         return self._batch
+
+
+class Endless:
+    """A job's batches, which neither end nor change their number of samples: rates count `batch_size` in each.
+
+    Samples are counted in the last tensor of a batch; all other attributes are those of `batches`.
+
+    Args:
+        job: name of the job, for messages.
+        batches: batches as the job's data gave them.
+    """
+
+    def __init__(self, job: str, batches: Any) -> None:
+        self._job, self._batches = job, batches
+        self._first: tuple[int, int] | None = None  # index of the first batch, and its samples
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # while a copy of this is made
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return batch i.
+
+        Raises:
+            BadData: the data have ended, or the batch has another number of samples than the first.
+        """
+        try:
+            batch: tuple[torch.Tensor, ...] = self._batches.batch(i)
+        except StopIteration as error:
+            raise BadData(f"the data of job {self._job} end before batch {i}: they must begin again") from error
+        samples = next(iter(getattr(batch[-1], "shape", ())), 0)
+        first, there = self._first = self._first or (i, samples)
+        if samples != there:
+            raise BadData(
+                f"batch {i} of job {self._job} has {samples} samples, and batch {first} has {there}: all need as many"
+            )
+        return batch
 
 
 class ArrayBatches:

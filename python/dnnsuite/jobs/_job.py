@@ -305,8 +305,9 @@ def register(name: str) -> Callable[[JobT], JobT]:
 
     def add(job: JobT) -> JobT:
         _load(name)  # a name of ours is taken before anyone has used it
-        if name in _REGISTRY and _home(_REGISTRY[name]) != _home(job):
-            raise InvalidArgument(f"job {name!r} is already {_REGISTRY[name].__qualname__}")
+        if name in _REGISTRY and (_home(_REGISTRY[name]) != _home(job) or _both_there(_REGISTRY[name], job)):
+            whose = f"of {_REGISTRY[name].__module__}" if name not in _OWN else "of dnnsuite's"
+            raise InvalidArgument(f"there is a job {name!r} {whose} already: choose another name")
         job.name, job.alone = name, _ALONE.get(name, job.alone)
         _REGISTRY[name] = job
         return job
@@ -324,6 +325,13 @@ def _home(job: type) -> tuple[str, str]:
     """Module and name of a class, the same for one that is defined anew when its module is run or loaded again."""
     spec = getattr(sys.modules.get(job.__module__), "__spec__", None)
     return spec.name if spec else job.__module__, job.__qualname__
+
+
+def _both_there(old: type, new: type) -> bool:
+    """True if one module declares two workloads under one name: its model of the first was not defined anew since."""
+    models = [getattr(getattr(kind, "workload", None), "model", None) for kind in (old, new)]
+    kept = getattr(sys.modules.get(old.__module__), getattr(models[0], "__name__", ""), None)
+    return models[0] is not None and kept is models[0] is not models[1]
 
 
 def names(swept: bool = False) -> list[str]:

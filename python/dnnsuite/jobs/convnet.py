@@ -16,7 +16,7 @@ from ..data.batches import Pooled
 from ..errors import InvalidArgument, did_you_mean
 from . import distributed
 from ._job import JobConfig
-from .declared_job import declare, widened
+from .declared_job import classified, declare
 from .workload import Made, Preset, Values, Workload
 
 if TYPE_CHECKING:
@@ -68,12 +68,6 @@ def _normalized(batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return (batch[0] - mean) / deviation, batch[1]
 
 
-def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.nn.functional.cross_entropy(widened(model(images)), classes)
-
-
 def _presets(batch_size: int, repeat: int, **tiny: Any) -> dict[str, Preset]:
     small = {"workers": 1, "image_size": 64, **tiny}
     return {
@@ -93,7 +87,7 @@ CONVNET = Workload(
     options={"arch": "resnet101", "lr": 0.1, "workers": 8, "image_size": 224},
     model=model,
     data=photographs,
-    loss=loss,
+    loss=classified,
     optimizer=Made("SGD", {"lr": "lr"}),
     hyper={"lr": 0.1},
     files=files,

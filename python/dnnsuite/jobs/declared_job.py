@@ -15,7 +15,7 @@ from .._seeds import seed_all
 from ..errors import InvalidArgument
 from . import distributed
 from ._job import Job, JobConfig, option, register
-from .workload import Made, Workload
+from .workload import MAKES_BATCHES, Made, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -91,7 +91,10 @@ class DeclaredJob(Job):
         from .. import _fuse
 
         job = cls(replace(config, B=0, device="cpu", precision="fp32", hyper={}))
-        job.options.update(cls.workload.data(job.config, job.options).sizes)
+        batches = cls.workload.batches(job.config, job.options)
+        if hasattr(batches, "batch_of"):
+            raise InvalidArgument(f"job {cls.name} {MAKES_BATCHES}")
+        job.options.update(batches.sizes)
         model = job.build(0).model
         _fuse.fuse([model], unfused=config.unfused)
         return sum(p.numel() * p.element_size() for p in model.parameters())
@@ -106,11 +109,11 @@ class DeclaredJob(Job):
         distributed.join(self.place, self.device)
         if config.threads:
             torch.set_num_threads(config.threads)
-        batches = self.batches = self.batches or self.workload.data(config, self.options)
+        batches = self.batches = self.batches or self.workload.batches(config, self.options)
         self.feed = getattr(batches, "feed", "memory")
         self.options.update(batches.sizes)
         if config.B and hasattr(batches, "batch_of"):
-            raise InvalidArgument(f"job {self.name} makes its batches with the model: B must be 0, got {config.B}")
+            raise InvalidArgument(f"job {self.name} {MAKES_BATCHES}: B must be 0, got {config.B}")
         if not self.workload.reseed:
             seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
@@ -262,7 +265,7 @@ class DeclaredJob(Job):
         workload, models = self.workload, self.config.B
         if workload.held_out is None or workload.metric is None:
             return None
-        batches, call = workload.held_out(self.config, self.options), len(workload.parts())
+        batches, call = workload.batches(self.config, self.options, True), len(workload.parts())
         count = workload.metric.count(self.config.batch_size)
         self.trainee.eval()
         found = []
@@ -365,6 +368,18 @@ def widened(x: torch.Tensor) -> torch.Tensor:
     import torch
 
     return x if x.dtype == torch.float64 else x.float()
+
+
+def classified(model: Any, *batch: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of a model's logits with the classes, the last tensor of a batch."""
+    import torch
+
+    return torch.nn.functional.cross_entropy(widened(model(*batch[:-1])), batch[-1])
+
+
+def accuracy(model: Any, *batch: torch.Tensor) -> torch.Tensor:
+    """Share of a batch whose likeliest class is the right one, the last tensor."""
+    return (model(*batch[:-1]).argmax(-1) == batch[-1]).float().mean()
 
 
 def declare(workload: Workload) -> type[DeclaredJob]:

@@ -15,7 +15,7 @@ from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument, Unavailable
 from ..models import ResNet50
 from ._job import JobConfig
-from .declared_job import declare, widened
+from .declared_job import accuracy, classified, declare
 from .workload import Made, Metric, Preset, Values, Workload
 
 _POOL = 2  # batches made beforehand, where the user has no images
@@ -85,14 +85,6 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
     return made.to(memory_format=torch.channels_last) if options["enable_nhwc"] else made  # type: ignore[call-overload]
 
 
-def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cross_entropy(widened(model(images)), classes)
-
-
-def accuracy(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    return (model(images).argmax(-1) == classes).float().mean()
-
-
 _QUICK = {"width": 8, "image_size": _SMALL, "num_data_workers": 0}
 declare(
     Workload(
@@ -104,7 +96,7 @@ declare(
         },
         model=model,
         data=Images,
-        loss=loss,
+        loss=classified,
         held_out=lambda config, options: Images(config, options, train=False),
         metric=Metric("accuracy", accuracy, batches=4),
         optimizer=Made("SGD", {"lr": "lr", "momentum": "momentum", "weight_decay": "weight_decay"}),

@@ -216,8 +216,8 @@ class _EagerSteps(_AtOnce):
     def step(self, *batch: torch.Tensor) -> _EagerSteps:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
-        parts = [x.chunk(self._accumulate, 1) for x in batch]
-        each = [self._loss(self._array, *part) / self._accumulate for part in zip(*parts, strict=True)]
+        parts = split(batch, self._accumulate, 1)
+        each = [self._loss(self._array, *part) / self._accumulate for part in parts]
         torch.stack(each).sum().backward()
         if self._clip is not None:
             optim.clip_grad_norm_(self._array.parameters(), self._clip)
@@ -293,13 +293,13 @@ def _after_step(job: DeclaredJob) -> None:
             job.workload.after_step(job.model)
 
 
-def split(batch: Any, parts: int) -> list[Any]:
-    """Split a batch of tensors into equal parts along its samples; one part is the batch as it is."""
+def split(batch: Any, parts: int, dim: int = 0) -> list[Any]:
+    """Split a batch of tensors into equal parts along its samples, dimension `dim`; one part is the batch as it is."""
     if parts == 1:
         return [batch]
-    if uneven := next((len(x) for x in batch if len(x) % parts), None):
+    if uneven := next((x.shape[dim] for x in batch if x.shape[dim] % parts), None):
         raise InvalidArgument(f"a batch of {uneven} samples has no {parts} equal parts")
-    return list(zip(*(x.chunk(parts) for x in batch), strict=True))
+    return list(zip(*(x.chunk(parts, dim) for x in batch), strict=True))
 
 
 def _is_of(parameter: str, part: str) -> bool:

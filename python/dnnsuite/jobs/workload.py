@@ -300,6 +300,14 @@ class Workload:
         if self.accumulate < 1:
             raise InvalidArgument(f"workload {self.name}: accumulate is {self.accumulate}, must be 1 or more")
 
+    def batches(self, config: JobConfig, options: Values, held_out: bool = False) -> Any:
+        """Load the data, or those that are held out; batches are checked as in `data.batches.Endless`."""
+        from ..data.batches import Endless
+
+        make = self.held_out if held_out and self.held_out is not None else self.data
+        found = make(config, options)
+        return found if hasattr(found, "batch_of") else Endless(self.name, found)
+
     def groups(self) -> tuple[Group, ...]:
         """Groups of parameters with their optimizers; a single group if there is one optimizer."""
         if isinstance(self.optimizer, Made):

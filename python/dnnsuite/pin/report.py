@@ -10,9 +10,9 @@ from .._C import read_hierarchies
 from .plan import Plan
 
 
-def hierarchies(root: str = "") -> list[dict[str, Any]]:
+def hierarchies() -> list[dict[str, Any]]:
     """Return the mounted trees of control groups, with this process's group in each."""
-    return [dict(hierarchy) for hierarchy in read_hierarchies(root)]
+    return [dict(hierarchy) for hierarchy in read_hierarchies()]
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:

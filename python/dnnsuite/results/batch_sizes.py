@@ -82,13 +82,12 @@ def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
     return float((large["rate"] / small["rate"]) ** (1 / doublings)) - 1
 
 
-def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> int | None:
-    """Find the knee: the smallest batch size beyond which no larger one gains `gain` of the rate per doubling.
+def knee(sizes: Sequence[int], rates: Sequence[float]) -> int | None:
+    """Find the knee: the smallest batch size beyond which no larger one gains a part `GAIN` of the rate per doubling.
 
     Args:
         sizes: batch sizes in order.
         rates: rate of each, items per second.
-        gain: least share of the rate that counts as a gain.
 
     Returns:
         The size; None if even the largest size gains that much, or if there are not two sizes.
@@ -100,6 +99,6 @@ def knee(sizes: Sequence[int], rates: Sequence[float], gain: float = GAIN) -> in
     points = list(zip(sizes, rates, strict=True))
     for i, (size, rate) in enumerate(points[:-1]):
         gains = [(larger / rate) ** (1 / math.log2(more / size)) - 1 for more, larger in points[i + 1 :]]
-        if max(gains) < gain:
+        if max(gains) < GAIN:
             return size
     return None

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import host
 from .._runs import facts
@@ -26,9 +26,6 @@ from ._settings import SuiteSettings
 from ._shares import plan_of
 from ._suite import Suite, code_of, identity_of_entries, resolve
 from .entry import SuiteEntry
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 __all__ = ["SUITE_FILE", "Finished", "prepare", "run", "run_suite"]
 
@@ -68,21 +65,13 @@ def prepare(
     return resolved, settings, plan_of(settings.copies, resolved.device, topology or Topology.read())
 
 
-def run_suite(
-    suite: str,
-    asked: Mapping[str, Any],
-    out: Path,
-    resume: bool = False,
-    console: Console | None = None,
-    quiet: bool = False,
-) -> Finished:
+def run_suite(suite: str, asked: Mapping[str, Any], out: Path, resume: bool = False, quiet: bool = False) -> Finished:
     """Run a suite into a directory.
 
     Args:
         suite: `baselines`, `fast`, a jobs file, or a job.
         asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`SuiteSettings` take them.
         out: output directory; empty or absent, or with `resume` one to continue.
-        console: console to print progress on; standard error by default.
         quiet: print nothing.
 
     Raises:
@@ -95,7 +84,7 @@ def run_suite(
         with Partition(plan, settings.pin, settings.require) as partition:
             _begin(record, resolved, settings, partition, asked)
             try:
-                with Progress(console, quiet) as progress:
+                with Progress(quiet=quiet) as progress:
                     screen = Screen(progress)
                     screen.isolation(partition.level, partition.reasons)
                     Runner(record, resolved, settings, partition, screen).execute()

@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 from .. import host
+from .._files import OutputError
 from .._runs.device import choose_device
-from .._runs.failures import FINAL, NotFinite, classify
+from .._runs.failures import FINAL, classify
 from .._runs.folder import PlanFolder, opened, write_run
 from .._runs.identity import cannot_tell
 from .._runs.interrupts import deferred, interruptible
+from .._runs.plugins import said_of_plugin
 from .._runs.progress import Progress
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import Moment, RunRecord, Verdict
@@ -172,6 +174,7 @@ class _Ending:
         self._loop, self._experiment, self._processes, self._folder = loop, experiment, processes, folder
         self._watch = watch
         self._started = Moment.now()
+        self.alone = processes.world_size == 1
 
     def write(self, verdict: Verdict, preset: str, asked: Mapping[str, Any]) -> RunRecord | None:
         """Write the files of the whole run, and run.json last."""
@@ -267,7 +270,14 @@ def _introduce(log: Log, made: Experiment | ExperimentArray, loop: Loop, on_gpu:
         log.info(f"note: {experiment.precision} is slower than fp32 on this CPU, which has no units for it")
     for number, name in enumerate(made.names if isinstance(made, ExperimentArray) else ()):
         log.info(f"model {number}: {name}")
-    log.info(f"data: {data.source}, {len(data.train):,} for training, {len(data.valid):,} for validation")
+    train, valid = f"{len(data.train):,}", f"{len(data.valid):,}"
+    job = experiment.lines == "job"  # whose validation counts batches
+    sizes = (
+        f"{train} samples an epoch; batches for validation: {valid}"
+        if job
+        else f"{train} for training, {valid} for validation"
+    )
+    log.info(f"data: {data.source}, {sizes}")
     if order.dropped:
         log.info(f"{order.dropped:,} samples, other ones each time, are left out of an epoch's {order.steps} steps")
 
@@ -277,11 +287,14 @@ def _train(
 ) -> RunRecord | None:
     try:
         loop.run()
-    except (RuntimeError, MemoryError, NotFinite) as error:
+    except Exception as error:
         failure = classify(error)
-        if failure not in FINAL:
+        # Of several processes only what all of them found: the others may not get here.
+        if isinstance(error, (Stopped, OutputError)) or (failure not in FINAL and not ending.alone):
             raise
-        ending.write(Verdict.failed(failure, str(error).splitlines()[0]), preset, asked)
+        said = "" if isinstance(error, Error) else said_of_plugin(error)
+        message = said or next(iter(str(error).splitlines()), type(error).__name__)
+        ending.write(Verdict.failed(failure, message), preset, asked)
         if failure == "oom":
             many = f" and B={experiment.B}" if isinstance(experiment, ExperimentArray) else ""
             raise Error(

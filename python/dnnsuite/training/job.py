@@ -181,8 +181,10 @@ def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str)
     if kind.alone not in ("", MAKES_BATCHES):
         raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
     workload = getattr(kind, "workload", None)
-    if not isinstance(workload, Workload) or not callable(workload.loss):
-        raise InvalidArgument(f"job {name} is not a workload with one loss, which train needs")
+    if not isinstance(workload, Workload):
+        raise InvalidArgument(f"job {name} is not a workload, which train needs")
+    if not callable(workload.loss):
+        raise InvalidArgument(f"job {name} trains {' and '.join(workload.loss)} in turn; train takes jobs of one loss")
     protocol = workload.preset(preset, device)
     length = {key: protocol[key] for key in _KEYS[:3]} | {"precision": "fp32", "seed": 0}
     known = {**length, **workload.hyper, **workload.options, **protocol["options"]}
@@ -231,7 +233,7 @@ def experiment_of_job(
     )
     hyper = {key: values[key] for key in workload.hyper}
     options = {key: values[key] for key in workload.options}
-    batches = workload.data(config, options)
+    batches = workload.batches(config, options)
     if shard and values["precision"] == "fp16":
         raise InvalidArgument("--shard trains in fp32 and bf16: the parts of a model do not share a scale of the loss")
     train = _Samples(batches, iters, size)
@@ -244,7 +246,7 @@ def experiment_of_job(
             raise InvalidArgument(f"job {name} makes its batches with the model, which train does not split: use run")
     options |= batches.sizes
     valid = _validation(workload, config, options, batches)
-    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))  # type: ignore[union-attr]
+    apart = train.of_model or len(valid[0][0]) != len(batches.batch(0))
     last = {"epochs": epochs} if workload.rate is not None else {}  # of the others a run may go on for more
     after = workload.after_step
     return JobExperiment(
@@ -257,7 +259,7 @@ def experiment_of_job(
         optimizer=partial(_optimizer, workload, hyper),
         schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),
         clip_norm=workload.clip(options), after_step=partial(_after, after) if after else None,
-        accumulate=workload.accumulate, until=target, shard=shard, lines="tbd-pytorch",
+        accumulate=workload.accumulate, until=target, shard=shard, lines="job",
         save_checkpoints=not train.of_model, loss=_first,
         metrics=_Metric(workload.metric), epochs=epochs, batch_size=size, valid_batch_size=1,
         precision=values["precision"], seed=values["seed"],
@@ -339,7 +341,7 @@ def _validation(workload: Workload, config: JobConfig, options: Any, batches: An
     """Batches for validation, a sample each."""
     if workload.held_out is None or workload.metric is None:
         return _Samples(batches, _BATCHES, 1, _HELD_OUT)
-    return _Samples(workload.held_out(config, options), workload.metric.count(config.batch_size), 1)
+    return _Samples(workload.batches(config, options, True), workload.metric.count(config.batch_size), 1)
 
 
 def _model(workload: Workload, options: Any, hyper: Any, rollouts: Any, apart: bool) -> Trained:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .._shown import metric
+from .._shown import rate as shown_rate
 from .log import Log
 
 __all__ = ["LINES", "Lines", "Sc20Lines", "TbdPytorchLines", "TbdTf2Lines", "Window", "accuracies"]
@@ -128,7 +130,23 @@ class TbdTf2Lines(Lines):
         )
 
 
-LINES = {"sc20": Sc20Lines, "tbd-pytorch": TbdPytorchLines, "tbd-tf2": TbdTf2Lines}
+class JobLines(Lines):
+    """`Epoch 1, step 40 of 40: 6,333 samples/s, loss 0.1973`, and what a job's metric was on held-out data."""
+
+    def trained(self, window: Window) -> None:
+        rate = shown_rate(window.items / window.seconds, "samples/s")
+        step = f"Epoch {window.epoch + 1}, step {window.iteration + 1} of {window.steps}"
+        self.log.info(f"{step}: {rate}, loss {window.means['loss']:.4g}")
+
+    def ended(self, models: Sequence[int], trained: Sequence[Means], valid: Sequence[Means]) -> None:
+        for number, own, found in zip(models, trained, valid, strict=True):
+            # Where there is a metric it stands for the loss, which other tensors than those of training may not have.
+            kept = {name: value for name, value in found.items() if name != "loss"} or found
+            held_out = ", ".join(f"{name} {metric(value)}" for name, value in kept.items())
+            self.log.info(f"{self.of(number)}loss {metric(own['loss'])}; held out: {held_out}")
+
+
+LINES = {"job": JobLines, "sc20": Sc20Lines, "tbd-pytorch": TbdPytorchLines, "tbd-tf2": TbdTf2Lines}
 
 
 def accuracies(valid: Means) -> str:

@@ -72,7 +72,7 @@ class Loop:
             self.stepper = Stepper(experiment, processes)
             self.saver = Saver(experiment, self.stepper, processes, folder)
         self.order = self._experiment.order
-        self._lines = LINES["sc20" if names else self._experiment.lines](log, names)
+        self._lines = LINES["sc20" if names and self._experiment.lines != "job" else self._experiment.lines](log, names)
         self._feed = Feed(experiments, processes)
         profiled = self.order.steps if self._experiment.profile else 0
         self.phases = Phases(profiled, cuda=processes.device.type == "cuda")

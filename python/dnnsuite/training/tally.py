@@ -76,9 +76,9 @@ class Tally:
         self._samples.clear()
         return first
 
-    def since(self, before: Sequence[Sequence[float]], slot: int = 0) -> dict[str, float]:
-        """Means of one model over the batches since its totals were `before`."""
-        return self.means([now - then for now, then in zip(self.totals[slot], before[slot], strict=True)])
+    def since(self, before: Sequence[Sequence[float]]) -> dict[str, float]:
+        """Means of the first model over the batches since its totals were `before`."""
+        return self.means([now - then for now, then in zip(self.totals[0], before[0], strict=True)])
 
     def keep(self, slots: Sequence[int]) -> None:
         """Go on with these models only; everything must be collected."""

@@ -129,10 +129,13 @@ _OWN = ("metric", "better", "target")
 def _told(until: Until, metrics: Sequence[Metric], reached: int, models: int) -> str:
     if reached < models:
         return f"{until}: reached by {reached} of {models} seeds" if models > 1 else f"{until}: not reached"
+    together = models > 1 and all(
+        each.low is not None and each.high is not None and math.isclose(each.low, each.high) for each in metrics
+    )
     parts = []
     for each in metrics:
-        between = "" if each.low is None else f" ({each.low:.4g} to {each.high:.4g})"
-        between = " (all at the same look)" if each.low is not None and each.low == each.high else between
-        parts.append(f"{each.value:.4g}{between} {each.unit}")
+        between = "" if each.low is None or together else f" ({each.low:.4g} to {each.high:.4g})"
+        parts.append(f"{each.value:.4g} {each.unit}{between}")
     over = f", means of {models} seeds with 95 % intervals" if models > 1 else ""
+    over = f", by all {models} seeds at the same check, so there is no interval" if together else over
     return f"{until}: reached after {' and '.join(parts)}{over}"

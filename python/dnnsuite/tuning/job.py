@@ -75,7 +75,7 @@ class JobSweep:
     def _batches(self, batch_size: int) -> Any:
         """Batches to train on."""
         if batch_size not in self._loaded:
-            found = self.workload.data(self._configured(batch_size), self._options)
+            found = self.workload.batches(self._configured(batch_size), self._options)
             if hasattr(found, "batch_of"):
                 raise InvalidArgument(f"job {self.workload.name} {MAKES_BATCHES}, so that tune does not take it")
             self._options.update(found.sizes)
@@ -114,7 +114,7 @@ class JobSweep:
         if self.workload.held_out is None:
             return Epochs(self._batches(size), size, count, _HELD_OUT)
         trained = self._batches(self.batch_size).batch(0)
-        found = self.workload.held_out(self._configured(size), self._options)
+        found = self.workload.batches(self._configured(size), self._options, True)
         self._apart = len(found.batch(0)) != len(trained)
         return Epochs(found, size, count)
 

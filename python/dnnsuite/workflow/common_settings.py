@@ -132,12 +132,12 @@ def dataroot_of(path: str | None) -> str | None:
     return None if path is None else os.path.abspath(path)
 
 
-def at_least(name: str, value: Any, least: int = 1) -> Any:
-    """Return `value`. Raises InvalidArgument, naming its flag, if it is too small."""
+def at_least(name: str, value: Any) -> Any:
+    """Return `value`. Raises InvalidArgument, naming its flag, if it is below 1."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidArgument(f"{flag(name)} {value!r}: must be a whole number, at least {least}")
-    if not value >= least:
-        raise InvalidArgument(f"{flag(name)} {value}: must be at least {least}")
+        raise InvalidArgument(f"{flag(name)} {value!r}: must be a whole number, at least 1")
+    if value < 1:
+        raise InvalidArgument(f"{flag(name)} {value}: must be at least 1")
     return value
 
 

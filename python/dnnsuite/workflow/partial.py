@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 SUFFIX = "_partially_fused"
 _PREFIX = "hfta-"
-# The order in which HFTA leaves the units of its ResNet-18 unfused: blocks, classifier, stem.
-_UNITS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "resnet": (
-        *((f"layer{stage}.{block}",) for stage in (1, 2, 3, 4) for block in (0, 1)),
-        ("fc",),
-        ("conv1", "bn1", "relu", "maxpool"),
-    )
-}
 _MODELS = {"quick": 4, "default": 4, "paper": 30}  # 30 is HFTA's, for 16 GB
 
 
@@ -54,13 +46,12 @@ def units_of(job: str, own: Sequence[Sequence[str]] = ()) -> tuple[tuple[str, ..
     if own:
         return tuple(tuple(unit) for unit in own)
     declared = getattr(getattr(jobs.get(job, swept=True), "workload", None), "units", ())
-    found = tuple(tuple(unit) for unit in declared) or _UNITS.get(job)
-    if not found:
+    if not declared:
         raise InvalidArgument(
             f"job {job} declares no units (Workload.units), which a partly fused array leaves unfused in turn; "
             "name some: --unfused MODULE, once for each"
         )
-    return found
+    return tuple(tuple(unit) for unit in declared)
 
 
 def unfused_names(job: str, mode: str, own: Sequence[Sequence[str]] = ()) -> list[str]:

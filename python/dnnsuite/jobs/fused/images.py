@@ -11,13 +11,12 @@ import dataclasses
 import functools
 import random
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from ... import data, models
 from .._job import JobConfig
-from ..declared_job import declare, widened
+from ..declared_job import accuracy, classified, declare
 from ..workload import Metric, Preset, Values, Workload
 from . import samplers
 
@@ -53,14 +52,6 @@ def images_and_classes(config: JobConfig, options: Values, train: bool = True) -
     )  # fmt: skip
 
 
-def loss(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cross_entropy(widened(model(images)), classes)
-
-
-def accuracy(model: Any, images: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    return (model(images).argmax(-1) == classes).float().mean()
-
-
 def _rate(generator: random.Random) -> dict[str, float]:
     return {"lr": generator.uniform(0.1, 10.0)}
 
@@ -74,7 +65,7 @@ SMALL = Workload(
     sample=samplers.adam,
     model=small,
     data=images_and_classes,
-    loss=loss,
+    loss=classified,
     held_out=functools.partial(images_and_classes, train=False),
     metric=Metric("accuracy", accuracy),
     optimizer=samplers.ADAM,
@@ -98,6 +89,8 @@ RESNET = dataclasses.replace(
     model=resnet,
     optimizer=samplers.ADADELTA,
     schedule=None,
+    # The order in which HFTA leaves them unfused: blocks, classifier, stem.
+    units=(*([f"layer{i}.{j}"] for i in (1, 2, 3, 4) for j in (0, 1)), ["fc"], ["conv1", "bn1", "relu", "maxpool"]),
     presets={
         "quick": Preset(3, 8, batch_size=8, plan=(1, 4), budget_s=40.0, options={"width": 16}),
         "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),

@@ -6,10 +6,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..declared_job import declare
+from ..declared_job import accuracy, declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
 from .dit import Averaged, follow
-from .vision import accuracy, held_out_pictures, pictures, smoothed_loss
+from .vision import held_out_pictures, pictures, smoothed_loss
 
 
 class _OverChannels(nn.LayerNorm):

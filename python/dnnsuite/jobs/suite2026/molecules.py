@@ -8,14 +8,12 @@ no count tells the label. Molecules of a data set have no such reader.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
 from ...data.batches import BatchesInTurn
 from .._job import JobConfig
-from ..declared_job import declare, widened
+from ..declared_job import accuracy, classified, declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
 
 _KINDS, _MARKS, _CLASSES = 8, 3, 4
@@ -108,14 +106,6 @@ def _marked(away: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tenso
     return one, two, (away[torch.arange(count), one, two] - 1).clamp(min=0)
 
 
-def loss(model: Any, *batch: torch.Tensor) -> torch.Tensor:
-    return nn.functional.cross_entropy(widened(model(*batch[:-1])), batch[-1])
-
-
-def accuracy(model: Any, *batch: torch.Tensor) -> torch.Tensor:
-    return (model(*batch[:-1]).argmax(-1) == batch[-1]).float().mean()
-
-
 declare(
     Workload(
         name="molecules",
@@ -124,7 +114,7 @@ declare(
         options={"steps": 5, "width": 48, "atoms": 24},
         model=lambda options, hyper: GraphNetwork(options),
         data=graphs,
-        loss=loss,
+        loss=classified,
         held_out=lambda config, options: graphs(config, options, _HELD_OUT),
         metric=Metric("accuracy", accuracy, "more", {"quick": 0.65, "default": 0.9}),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.01}),

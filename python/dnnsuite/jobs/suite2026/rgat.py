@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +16,7 @@ from torch.nn import functional as F
 
 from ...data.batches import ArrayBatches
 from .._job import JobConfig
-from ..declared_job import declare, widened
+from ..declared_job import accuracy, classified, declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
 
 _KINDS, _CLASSES = 3, 6
@@ -113,14 +112,6 @@ def neighbourhoods(config: JobConfig, options: Values, train: bool = True) -> Ar
     return ArrayBatches(seeds, batch_size=config.batch_size, seed=config.data_seed, record=record, prepare=prepare)
 
 
-def loss(model: Any, x: torch.Tensor, seeds: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(widened(model(x, seeds)), kind)
-
-
-def accuracy(model: Any, x: torch.Tensor, seeds: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
-    return (model(x, seeds).argmax(-1) == kind).float().mean()
-
-
 def flops(options: Values) -> float:
     counts, found, width = [1], 0.0, options["width"]
     for fan in options["fan"].split():
@@ -140,17 +131,11 @@ declare(
         description="attention over sampled neighbours of three kinds learns classes of nodes",
         unit="nodes",
         options={
-            "layers": 2,
-            "width": 16,
-            "heads": 2,
-            "fan": "2 2",
-            "features": 16,
-            "classes": _CLASSES,
-            "nodes": 6000,
+            "layers": 2, "width": 16, "heads": 2, "fan": "2 2", "features": 16, "classes": _CLASSES, "nodes": 6000,
         },
         model=lambda options, hyper: GraphAttention(options),
         data=neighbourhoods,
-        loss=loss,
+        loss=classified,
         held_out=lambda config, options: neighbourhoods(config, options, train=False),
         metric=Metric("accuracy", accuracy, "more", {"quick": 0.6, "default": 0.65}),
         optimizer=Made("Adam", {"lr": "lr"}),
@@ -163,4 +148,4 @@ declare(
             "paper": Preset(3, 100, batch_size=1024, repeats=3, max_num_Bs=2, options=_PAPER),
         },
     )
-)
+)  # fmt: skip

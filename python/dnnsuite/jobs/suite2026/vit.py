@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..declared_job import declare
+from ..declared_job import accuracy, declare
 from ..workload import Made, Metric, Preset, Rate, Workload
-from .vision import Encoder, accuracy, encoder_flops, held_out_pictures, pictures, smoothed_loss
+from .vision import Encoder, encoder_flops, held_out_pictures, pictures, smoothed_loss
 
 _PAPER = {"layers": 12, "width": 384, "heads": 6, "patch": 16, "size": 224, "channels": 3, "classes": 1000}
 declare(
