@@ -18,16 +18,17 @@ from typing import Any
 
 import torch
 
-from ..._C import Guards
 from ..._code import any_names, functions_in, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
+from .bindings import Bindings, functions_of_layers
 from .value_readers import Reader, Scope, of_cell, of_defaults, of_fixed, of_name
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
+_VALUES = (bool, int, float, str)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = FilePath(__file__).parents[2]
@@ -45,24 +46,6 @@ _ENVIRONMENT = frozenset(("environ", "getenv"))
 _NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
-class Bindings:
-    """Functions that code calls by names of globals and of classes."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[int, str], tuple[Any, str]] = {}
-
-    def add(self, owner: Any, space: Any, name: str) -> None:
-        """Remember a name in the namespace of `owner`."""
-        self._places.setdefault((id(owner), name), (space, name))
-
-    def guard(self, guards: Guards) -> None:
-        """Guard what stands under each name, and the code of functions."""
-        for space, name in self._places.values():
-            guards.item(space, name)
-            if isinstance(space.get(name), types.FunctionType):
-                guards.attribute(space.get(name), "__code__")
-
-
 class Reach:
     """Walk through code from a function.
 
@@ -75,7 +58,7 @@ class Reach:
         self.readers: list[Reader] = []
         self.spaces: list[dict[str, Any]] = []
         self.bindings = Bindings()
-        self.code: list[Any] | None = []
+        self.code: list[Any] | None = [self.bindings.installed]
         self.names: set[str] = set()
         self.functions: dict[types.CodeType, types.FunctionType] = {}
         self._scope = Scope()
@@ -84,6 +67,7 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
+        self._packages: set[int] = set()  # modules that are being looked into
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -153,6 +137,9 @@ class Reach:
     def methods_of(self, kind: type) -> None:
         """Follow the methods of a class of the user's, and read its values."""
         users = [base for base in kind.__mro__ if not _installed_class(base)]
+        if issubclass(kind, torch.nn.Module):
+            for module, name in functions_of_layers(kind):
+                self._of_package(module, name)
         for base in users:
             for name, value in list(vars(base).items()):
                 for found in functions_in(value):
@@ -217,16 +204,34 @@ class Reach:
             self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
     def _inside(self, value: Any) -> None:
-        """Follow the functions that code names in a module of the user's."""
-        if isinstance(value, types.ModuleType) and _users_module(value):
-            for name in sorted(self.names & vars(value).keys()):
-                part = vars(value)[name]
-                if isinstance(part, (types.FunctionType, type)):
-                    self.bindings.add(value, vars(value), name)
-                    self._follow(part)
-                elif not isinstance(part, types.ModuleType):
-                    where = f"{value.__name__}.{name}"
-                    self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
+        """Follow the functions that code names in a module of the user's; note those in one of a package."""
+        users = isinstance(value, types.ModuleType) and _users_module(value)
+        for name in sorted(self.names & vars(value).keys()) if isinstance(value, types.ModuleType) else ():
+            part = vars(value)[name]
+            if not users:
+                self._of_package(value, name)
+            elif isinstance(part, (types.FunctionType, type)):
+                self.bindings.add(value, vars(value), name)
+                self._follow(part)
+            elif not isinstance(part, types.ModuleType):
+                where = f"{value.__name__}.{name}"
+                self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
+
+    def _of_package(self, module: types.ModuleType, name: str) -> None:
+        """Note what code finds under a name in a module of an installed package, which a user may replace: a function
+        of the user's is followed, a number is read like others."""
+        value = vars(module)[name]
+        if isinstance(value, _VALUES):
+            self._add(of_name(self._scope, vars(module), f"{module.__name__}.{name}", name), id(vars(module)), name)
+        elif isinstance(value, types.ModuleType):
+            if id(value) not in self._packages:
+                self._packages.add(id(value))
+                self._inside(value)
+                self._packages.discard(id(value))
+        elif callable(value):
+            self.bindings.add_installed(module, name)
+            if isinstance(value, types.FunctionType):
+                self._follow(value)
 
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""
