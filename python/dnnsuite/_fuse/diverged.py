@@ -14,7 +14,7 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .build import Fusion
 from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
-from .code.one_by_one import ModelParts
+from .code.one_by_one import ModelParts, plain_models_of
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
 from .comparison import same
@@ -29,6 +29,7 @@ from .left_tensors import (
     unlike,
 )
 from .single_model import model_of
+from .slices import tree
 
 _MISSING = object()
 
@@ -180,9 +181,12 @@ def _alike(values: Sequence[Any]) -> bool:
     return isinstance(values[0], PLAIN_VALUES) and all(same(values[0], other) for other in values)
 
 
-def take_from_models(array: torch.nn.Module) -> bool:
+def take_from_models(array: torch.nn.Module, layers: bool = True) -> bool:
     """Give the models of an array that ran one by one what their code has left in them: call before the array is
     copied, divided or edited, which makes its models anew.
+
+    Args:
+        layers: also what it has set in layers.
 
     Returns True if models have attributes or tensors of their own, which a call may have changed.
     """
@@ -192,6 +196,8 @@ def take_from_models(array: torch.nn.Module) -> bool:
         parts = module.__dict__.get("_fused_parts")
         if parts is not None and parts.plain is None:  # plain models follow by themselves
             parts.follow()
+    if layers:
+        give_settings(array)
     for path, module in list(root.named_modules()) if root is not None else ():
         models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:
@@ -206,6 +212,19 @@ def take_from_models(array: torch.nn.Module) -> bool:
             _set_apart(module, [(one, 0) for one in models], names | names_of_own(module))
             own = True
     return own
+
+
+def give_settings(array: torch.nn.Module) -> None:
+    """Give the layers of an array what code of models that run one by one has set in theirs, as a momentum."""
+    for module in tree(array):
+        for plain in plain_models_of(module):
+            plain.give_settings()
+
+
+def set_in_layers(array: torch.nn.Module, index: int) -> dict[Any, dict[str, Any]]:
+    """Collect by layer of an array what code of model `index`, which runs by itself, has set in its own."""
+    plains = [plain for module in tree(array) for plain in plain_models_of(module)]
+    return {layer: own for plain in plains for layer, own in plain.set_in_layers(index).items() if own}
 
 
 def _put(held: dict[str, Any], name: str, made: Any) -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from ..._state import Watch
+from ...errors import InvalidArgument
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import hooks_in, take_hooks
 from ..left_tensors import give_attributes, may_change_in_place, tensors_in
 from ..rebound import holds_module
 from ..single_model import parts_of
-from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .stand_in import StandIn
 
 
@@ -30,19 +31,65 @@ class Part:
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self.outdated = False  # the plain models must be made anew
-        self._settings = self._settings_now()
+        self._settings, self._arguments = self._settings_now(), self._arguments_now()
+
+    def _arguments_now(self) -> dict[str, Any]:
+        """Return what a layer of an array says of itself, in lists where models have their own."""
+        return self.module.arguments_of(self.module) if isinstance(self.module, ArrayModule) else {}
 
     def _settings_now(self) -> list[tuple[Any, ...]]:
         """List for each model what decides on a layer of torch's beside its tensors; nothing for a user's module."""
         if not isinstance(self.module, ArrayModule):
             return []
-        names = ("training", *getattr(type(self.owners[0]), "__constants__", ()))
-        return [tuple(vars(one).get(name) for name in names) for one in self.owners]
+        return [tuple(vars(one).get(name) for name in self._names()) for one in self.owners]
+
+    def _names(self) -> list[str]:
+        return ["training", *getattr(type(self.owners[0]), "__constants__", ())]
 
     def settings_set(self) -> list[tuple[Any, ...]]:
         """List what decides on a layer, for each model, if the models' code has set some of it; else nothing."""
         now = self._settings_now()
         return [] if now == self._settings else now
+
+    def set_by_code(self) -> dict[str, list[Any]]:
+        """Collect what the models' code has set in a layer, one value of each model, unless the user has set it since;
+        of torch's own layers, which have what all models have alike, only what differs."""
+        if is_fused(self.module):
+            return {}
+        if not isinstance(self.module, ArrayModule):
+            names = [name for name, value in vars(self.owners[0]).items() if isinstance(value, PLAIN_VALUES)]
+            values = {name: [vars(one).get(name) for one in self.owners] for name in names if name not in NO_ATTRIBUTES}
+            return {name: own for name, own in values.items() if not _all_agree(own)}
+        now, arguments = self._settings_now(), self._arguments_now()
+        found = zip(self._names(), zip(*self._settings, strict=True), zip(*now, strict=True), strict=True)
+        return {
+            name: list(own)
+            for name, before, own in found
+            if own != before and arguments.get(name) == self._arguments.get(name)
+        }
+
+    def give_settings(self) -> None:
+        """Give a layer of the array what the models' code has set in theirs.
+
+        Raises:
+            InvalidArgument: models differ in what an array's layer has one value of.
+        """
+        changed = self.set_by_code()
+        each = self.module.per_model_arguments() if isinstance(self.module, ArrayModule) else ()
+        for name, own in changed.items():
+            alike = _all_agree(own)
+            if not alike and name not in each:
+                raise InvalidArgument(
+                    f"the forward gives models other values of {name} in a layer, a {type(self.owners[0]).__name__}, "
+                    "which has one value for all models of an array: keep it in an attribute of a module of your own"
+                )
+            if name == "training":
+                self.module.train(own[0])
+            else:
+                setattr(self.module, name, own[0] if alike else own)
+        if changed:
+            self._settings, self._arguments = self._settings_now(), self._arguments_now()
+            self.watch.changed(vars(self.module))
 
     def changed(self) -> list[str]:
         """List the attributes that were set, or changed in place, since the last call."""
@@ -105,10 +152,12 @@ class Part:
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""
         watch, known, taken = self.watch, self.watch.marks(), self.taken
+        settings = self._settings, self._arguments
         written = vars(self.module).get("_fused_written")
 
         def put_back() -> None:
             self.watch, self.taken = watch, taken
+            self._settings, self._arguments = settings
             known()
             if written is not None:  # a trial sets attributes as a user does
                 vars(self.module)["_fused_written"] = written
@@ -138,6 +187,10 @@ class Part:
 
 def _agree(a: Any, b: Any) -> bool:
     return a is b or (isinstance(b, PLAIN_VALUES) and type(a) is type(b) and bool(a == b))
+
+
+def _all_agree(values: list[Any]) -> bool:
+    return all(_agree(values[0], one) for one in values)
 
 
 def _in_a_layer(name: str, value: Any) -> bool:
