@@ -23,7 +23,7 @@ from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
-from .diverged import set_in_layers, take_from_models
+from .diverged import take_from_models
 from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .loop_choice import LoopChoice
@@ -283,16 +283,12 @@ class Array(SharedState, torch.nn.Module):
     def __getitem__(self, index: int) -> torch.nn.Module:
         """Copy model `index` into an ordinary torch module."""
         under_way.finish(self)
-        take_from_models(self, layers=False)
+        take_from_models(self)
         index = self._index(index)
         return self._finished(model_of(self._root, index), index)
 
     def _finished(self, model: torch.nn.Module, index: int) -> torch.nn.Module:
-        """Complete the copy of model `index`: its layers have what its code has set in them."""
-        found, copies = set_in_layers(self, index), dict(model.named_modules())
-        for path, module in self._root.named_modules() if found else ():
-            if path in copies:
-                vars(copies[path]).update(found.get(module, {}))
+        """Complete the copy of model `index`; for subclasses that keep parts of their models elsewhere."""
         return model
 
     def _index(self, index: int) -> int:

@@ -18,6 +18,7 @@ from .code.one_by_one import ModelParts, plain_models_of
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
 from .comparison import same
+from .layer_settings import join_settings
 from .left_tensors import (
     NotJoined,
     WatchedModels,
@@ -181,12 +182,9 @@ def _alike(values: Sequence[Any]) -> bool:
     return isinstance(values[0], PLAIN_VALUES) and all(same(values[0], other) for other in values)
 
 
-def take_from_models(array: torch.nn.Module, layers: bool = True) -> bool:
+def take_from_models(array: torch.nn.Module) -> bool:
     """Give the models of an array that ran one by one what their code has left in them: call before the array is
     copied, divided or edited, which makes its models anew.
-
-    Args:
-        layers: also what it has set in layers.
 
     Returns True if models have attributes or tensors of their own, which a call may have changed.
     """
@@ -196,8 +194,7 @@ def take_from_models(array: torch.nn.Module, layers: bool = True) -> bool:
         parts = module.__dict__.get("_fused_parts")
         if parts is not None and parts.plain is None:  # plain models follow by themselves
             parts.follow()
-    if layers:
-        give_settings(array)
+    give_settings(array)
     for path, module in list(root.named_modules()) if root is not None else ():
         models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:
@@ -214,17 +211,18 @@ def take_from_models(array: torch.nn.Module, layers: bool = True) -> bool:
     return own
 
 
-def give_settings(array: torch.nn.Module) -> None:
-    """Give the layers of an array what code of models that run one by one has set in theirs, as a momentum."""
+def give_settings(array: torch.nn.Module, parts: Sequence[torch.nn.Module] = ()) -> None:
+    """Give the layers of an array what code of models that run one by one, in it or in its `parts`, has set in
+    theirs."""
     for module in tree(array):
         for plain in plain_models_of(module):
             plain.give_settings()
-
-
-def set_in_layers(array: torch.nn.Module, index: int) -> dict[Any, dict[str, Any]]:
-    """Collect by layer of an array what code of model `index`, which runs by itself, has set in its own."""
-    plains = [plain for module in tree(array) for plain in plain_models_of(module)]
-    return {layer: own for plain in plains for layer, own in plain.set_in_layers(index).items() if own}
+    for part in parts:
+        give_settings(part)
+    layers = [list(part.__dict__.get("_root", part).modules()) for part in parts]
+    models = [int(part.B) for part in parts]  # type: ignore[arg-type]
+    for place, layer in enumerate(array.__dict__.get("_root", array).modules() if parts else ()):
+        join_settings(layer, [(own[place], B) for own, B in zip(layers, models, strict=True)])
 
 
 def _put(held: dict[str, Any], name: str, made: Any) -> bool:

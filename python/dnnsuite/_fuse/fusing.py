@@ -121,7 +121,7 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     """
     under_way.finish(array)
     if isinstance(array, Array):
-        take_from_models(array, layers=False)
+        take_from_models(array)
         return [array._finished(model, i) for i, model in enumerate(models_of(array._root, array.B))]
     return models_of(array, width(array))
 

@@ -194,9 +194,9 @@ class CarriedPython:
         """
         if not self._arrays or edition_of(self._array) != self._edition:
             return False
-        for array in self._arrays if ran else ():
-            give_settings(array)
         self.carry_back()
+        if ran:
+            give_settings(self._array, self._arrays)
         for own in self._own:
             own.give_back()
         for own in self._own:

@@ -181,11 +181,6 @@ class PlainModels:
         for part in self._parts if self.has_run else ():
             part.give_settings()
 
-    def set_in_layers(self, index: int) -> dict[Any, dict[str, Any]]:
-        """Collect by layer of the array what the code of model `index` has set in its own."""
-        parts = self._parts if self.has_run else ()
-        return {part.module: {name: own[index] for name, own in part.set_by_code().items()} for part in parts}
-
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""
         kept = [part.marks() for part in self._parts]

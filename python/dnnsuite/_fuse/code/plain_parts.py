@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from ..._state import Watch
-from ...errors import InvalidArgument
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import hooks_in, take_hooks
 from ..left_tensors import give_attributes, may_change_in_place, tensors_in
+from ..layer_settings import keep_settings, value_of_all
 from ..rebound import holds_module
 from ..single_model import parts_of
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
@@ -31,11 +31,12 @@ class Part:
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self.outdated = False  # the plain models must be made anew
-        self._settings, self._arguments = self._settings_now(), self._arguments_now()
+        self._settings = self._settings_now()
+        self._arguments = self._arguments_now()
 
     def _arguments_now(self) -> dict[str, Any]:
-        """Return what a layer of an array says of itself, in lists where models have their own."""
-        return self.module.arguments_of(self.module) if isinstance(self.module, ArrayModule) else {}
+        """Return the array's settings of a layer, in lists where models have their own."""
+        return {name: value_of_all(self.module, name) for name in self._names()} if self._settings else {}
 
     def _settings_now(self) -> list[tuple[Any, ...]]:
         """List for each model what decides on a layer of torch's beside its tensors; nothing for a user's module."""
@@ -69,27 +70,10 @@ class Part:
         }
 
     def give_settings(self) -> None:
-        """Give a layer of the array what the models' code has set in theirs.
-
-        Raises:
-            InvalidArgument: models differ in what an array's layer has one value of.
-        """
-        changed = self.set_by_code()
-        each = self.module.per_model_arguments() if isinstance(self.module, ArrayModule) else ()
-        for name, own in changed.items():
-            alike = _all_agree(own)
-            if not alike and name not in each:
-                raise InvalidArgument(
-                    f"the forward gives models other values of {name} in a layer, a {type(self.owners[0]).__name__}, "
-                    "which has one value for all models of an array: keep it in an attribute of a module of your own"
-                )
-            if name == "training":
-                self.module.train(own[0])
-            else:
-                setattr(self.module, name, own[0] if alike else own)
-        if changed:
-            self._settings, self._arguments = self._settings_now(), self._arguments_now()
-            self.watch.changed(vars(self.module))
+        """Give a layer of the array what the models' code has set in theirs."""
+        found = self.set_by_code()
+        if found:
+            keep_settings(self.module, found)
 
     def changed(self) -> list[str]:
         """List the attributes that were set, or changed in place, since the last call."""
@@ -152,12 +136,10 @@ class Part:
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""
         watch, known, taken = self.watch, self.watch.marks(), self.taken
-        settings = self._settings, self._arguments
         written = vars(self.module).get("_fused_written")
 
         def put_back() -> None:
             self.watch, self.taken = watch, taken
-            self._settings, self._arguments = settings
             known()
             if written is not None:  # a trial sets attributes as a user does
                 vars(self.module)["_fused_written"] = written

@@ -260,7 +260,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 _SELF_COPIES = (type, types.BuiltinFunctionType, types.ModuleType)
 _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
 #: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
-_FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
+_FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld", "_fused_set"))
 
 
 def module_facts(array: torch.nn.Module, era: object, without: Collection[tuple[int, str]] = ()) -> tuple[Any, ...]:
