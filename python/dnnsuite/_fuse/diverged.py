@@ -30,7 +30,7 @@ from .left_tensors import (
     unlike,
 )
 from .single_model import model_of
-from .slices import tree
+from .slices import tree as modules_of
 
 _MISSING = object()
 
@@ -211,17 +211,23 @@ def take_from_models(array: torch.nn.Module) -> bool:
     return own
 
 
-def give_settings(array: torch.nn.Module, parts: Sequence[torch.nn.Module] = ()) -> None:
-    """Give the layers of an array what code of models that run one by one, in it or in its `parts`, has set in
-    theirs."""
-    for module in tree(array):
+def give_settings(array: torch.nn.Module) -> None:
+    """Give the layers of an array what code of models that run one by one has set in theirs."""
+    for module in modules_of(array):
         for plain in plain_models_of(module):
             plain.give_settings()
+
+
+def take_settings(array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> None:
+    """Give the layers of an array what code of models that run one by one in its `parts` has set in theirs."""
     for part in parts:
         give_settings(part)
+    for module in modules_of(array):
+        for plain in plain_models_of(module):
+            plain.has_run = False  # what code has set since is in the parts
     layers = [list(part.__dict__.get("_root", part).modules()) for part in parts]
     models = [int(part.B) for part in parts]  # type: ignore[arg-type]
-    for place, layer in enumerate(array.__dict__.get("_root", array).modules() if parts else ()):
+    for place, layer in enumerate(array.__dict__.get("_root", array).modules()):
         join_settings(layer, [(own[place], B) for own, B in zip(layers, models, strict=True)])
 
 

@@ -16,13 +16,13 @@ from .._fuse import (
     EditsInPlace,
     OwnAttributes,
     edition_of,
-    give_settings,
     hooks_in,
     hooks_so_far,
     loops,
     runs_of,
     take_from_models,
     take_hooks,
+    take_settings,
 )
 from .._state import PLAIN
 from ..errors import InvalidArgument
@@ -196,7 +196,7 @@ class CarriedPython:
             return False
         self.carry_back()
         if ran:
-            give_settings(self._array, self._arrays)
+            take_settings(self._array, self._arrays)
         for own in self._own:
             own.give_back()
         for own in self._own:

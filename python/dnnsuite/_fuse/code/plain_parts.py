@@ -13,8 +13,8 @@ from ..._state import Watch
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import hooks_in, take_hooks
-from ..left_tensors import give_attributes, may_change_in_place, tensors_in
 from ..layer_settings import keep_settings, value_of_all
+from ..left_tensors import give_attributes, may_change_in_place, tensors_in
 from ..rebound import holds_module
 from ..single_model import parts_of
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused

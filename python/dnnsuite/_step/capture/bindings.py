@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Functions that a step's code calls by names, in the user's modules and in installed ones, where a user may put another
-function in the place of `torch.relu`."""
+"""Functions that a step's code calls by names, in the user's modules and in installed ones: a user may put another
+function in the place of `torch.relu`. Functions that tell a setting of torch are called for what they tell."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from ..._C import Guards
 from ..._code import names_of
 from ...nn.array_module import ArrayModule
 
+#: Functions of torch that read a setting which a user may change between two steps.
+SETTINGS = frozenset((
+    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.get_deterministic_debug_mode, torch.get_float32_matmul_precision, torch.is_anomaly_enabled,
+    torch.is_anomaly_check_nan_enabled, torch.get_default_dtype, torch.get_default_device, torch.is_warn_always_enabled,
+))  # fmt: skip
 _PACKAGE = __name__.partition(".")[0]
 _FOLLOWED = (f"{_PACKAGE}.nn", f"{_PACKAGE}.ops", "torch.nn.")
 _NO_LAYERS = frozenset((*ArrayModule.__mro__, torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict))

@@ -21,8 +21,8 @@ import torch
 from ..._code import any_names, functions_in, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .bindings import Bindings, functions_of_layers
-from .value_readers import Reader, Scope, of_cell, of_defaults, of_fixed, of_name
+from .bindings import SETTINGS, Bindings, functions_of_layers
+from .value_readers import Reader, Scope, of_attribute, of_cell, of_defaults, of_fixed, of_name, of_result
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -124,6 +124,12 @@ class Reach:
                     seen.add(id(value))
                     yield where, name, value
 
+    def _settings(self, holder: Any, where: str) -> None:
+        """Read the settings in torch's backends that code names: they are no items of a module's dictionary."""
+        for name in sorted(self.names - vars(holder).keys()):
+            if isinstance(getattr(holder, name, None), _VALUES):
+                self._add(of_attribute(self._scope, holder, f"{where}.{name}", name), id(holder), name)
+
     def _follow_all(self, found: Iterable[Any]) -> None:
         for value in found:
             if id(value) not in self._seen:
@@ -206,6 +212,8 @@ class Reach:
     def _inside(self, value: Any) -> None:
         """Follow the functions that code names in a module of the user's; note those in one of a package."""
         users = isinstance(value, types.ModuleType) and _users_module(value)
+        if getattr(value, "__name__", "").startswith(torch.backends.__name__):
+            self._settings(value, value.__name__)
         for name in sorted(self.names & vars(value).keys()) if isinstance(value, types.ModuleType) else ():
             part = vars(value)[name]
             if not users:
@@ -228,8 +236,12 @@ class Reach:
                 self._packages.add(id(value))
                 self._inside(value)
                 self._packages.discard(id(value))
+        elif module.__name__.startswith(torch.backends.__name__) and not callable(value):
+            self._settings(value, f"{module.__name__}.{name}")
         elif callable(value):
             self.bindings.add_installed(module, name)
+            if value in SETTINGS:
+                self._add(of_result(self._scope, value, name), id(value))
             if isinstance(value, types.FunctionType):
                 self._follow(value)
 
