@@ -49,6 +49,12 @@ class Bindings:
         self.add(module, vars(module), name)
         self.installed[module.__name__, name] = vars(module)[name]
 
+    def add_forward(self, kind: type[torch.nn.Module]) -> None:
+        """Remember the forward of a layer's class, which may be an installed package's."""
+        owner = next((base for base in kind.__mro__ if "forward" in vars(base)), torch.nn.Module)
+        self.add(owner, vars(owner), "forward")
+        self.installed[owner, "forward"] = vars(owner)["forward"]
+
     def guard(self, guards: Guards) -> None:
         """Guard what stands under each name, and the code of functions."""
         guards.container(_METHODS, dict(_METHODS))

@@ -7,18 +7,20 @@ Functions, methods and classes of the user's are followed, by the names in their
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import sys
 import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any
 
 import torch
 
-from ..._code import any_names, functions_in, names_of, texts_of
+from ..._code import any_names, functions_in, imports_of, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
 from .bindings import SETTINGS, Bindings, functions_of_layers
@@ -144,6 +146,7 @@ class Reach:
         """Follow the methods of a class of the user's, and read its values."""
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         if issubclass(kind, torch.nn.Module):
+            self.bindings.add_forward(kind)
             for module, name in functions_of_layers(kind):
                 self._of_package(module, name)
         for base in users:
@@ -175,6 +178,8 @@ class Reach:
         self._defaults(function)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._add(of_cell(self._scope, cell, f"{name} of {function.__qualname__}", name), id(cell))
+        for name in sorted(imports_of(function.__code__)):
+            self._inside(_imported(name, function.__globals__))
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
@@ -260,6 +265,13 @@ class Reach:
                 self.methods_of(value)
             if type(value) is not type:  # a metaclass has code, too
                 self.methods_of(type(value))
+
+
+def _imported(name: str, space: dict[str, Any]) -> Any:
+    """Return a module that code imports as it runs; None before the first time."""
+    with suppress(Exception):  # code outside of a package says from where
+        return sys.modules.get(importlib.util.resolve_name(name, space.get("__package__")))
+    return None
 
 
 def _told_apart(value: Any) -> Any:
