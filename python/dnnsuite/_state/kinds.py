@@ -85,7 +85,7 @@ def _cached(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value.__wrapped__)
     code = getattr(value.__wrapped__, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):  # a copy of its object finds nothing
-        return walk.stop(value, "a cache of a method, with results of each object")
+        return walk.stop(value, "the cache of a method")
     return walk.identity(value), walk.watch_by(functools.partial(_times_cleared, value))
 
 

@@ -4,6 +4,8 @@ of separate models."""
 
 import functools
 import math
+import sys
+import types
 
 import pytest
 import torch
@@ -60,6 +62,17 @@ def with_a_number(model, x, y):
     return mean_square(model, x, y) * math.pi
 
 
+settings = types.ModuleType("settings_of_these_tests")
+settings.scale = 1.0
+sys.modules[settings.__name__] = settings
+
+
+def with_an_import(model, x, y):
+    import settings_of_these_tests
+
+    return mean_square(model, x, y) * settings_of_these_tests.scale
+
+
 def by_determinism(model, x, y):
     return mean_square(model, x, y) * (2.0 if torch.are_deterministic_algorithms_enabled() else 1.0)
 
@@ -110,6 +123,8 @@ CHANGES = {
     "a loss": (Net, of_functional, F, "mse_loss", lambda a, b, reduction: (a - b).abs()),
     "a function of the standard library": (Net, with_a_root, math, "sqrt", lambda x: x),
     "a number of the standard library": (Net, with_a_number, math, "pi", 3.0),
+    "a module that code imports as it runs": (Net, with_an_import, settings, "scale", 3.0),
+    "the forward of a layer": (OfALayer, mean_square, torch.nn.ReLU, "forward", lambda self, x: torch.tanh(x)),
     "a setting of a backend": (Net, by_a_backend, torch.backends.cudnn, "benchmark", True),
 }
 
@@ -167,3 +182,66 @@ def test_a_function_put_in_torchs_place_is_followed(monkeypatch):
     expected = losses_of(Net, mean_square, change, separate)
     scale.update(factor=1.0)
     check(Net, mean_square, change, expected, 1, 2)
+
+
+SCALE = {"factor": 1.0}
+
+
+@functools.cache
+def cached_scale():
+    return SCALE["factor"]
+
+
+def with_a_cache(model, x, y):
+    return mean_square(model, x, y) * cached_scale()
+
+
+def test_a_cache_that_is_cleared_is_filled_anew():
+    def change():
+        SCALE["factor"] = 3.0
+        cached_scale.cache_clear()
+
+    def begin():
+        SCALE["factor"] = 1.0
+        cached_scale.cache_clear()
+
+    begin()
+    expected = losses_of(Net, with_a_cache, change, separate)
+    begin()
+    check(Net, with_a_cache, change, expected, 1, 2)
+
+
+class WithATensor(Net):
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.factor = torch.ones(2, dtype=torch.float64)
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_a_tensor_in_an_attribute_that_gets_another_memory_counts_in_the_next_step(width):
+    held = []
+
+    def step_of_separate(models, loss):
+        held[:] = [model.factor for model in models]
+        return separate(models, loss)
+
+    def change():
+        for one in held:
+            one.data = torch.full((2,), 0.7, dtype=torch.float64)
+
+    expected = losses_of(WithATensor, mean_square, change, step_of_separate)
+    runners = []
+
+    def captured(models, loss):
+        array = dnnsuite.fuse(models)
+        held[:] = [array.factor]
+        optimizer = optim.SGD(array.parameters(), RATES)
+        runners.append(dnnsuite.StepRunner(array, optimizer, loss, threads=1, width=width, audit=0))
+        return lambda x, y: runners[0].step(x, y).losses().double()
+
+    found = losses_of(WithATensor, mean_square, change, captured)
+    with runners[0]:
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)

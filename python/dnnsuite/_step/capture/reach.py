@@ -69,7 +69,7 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
-        self._packages: set[int] = set()  # modules that are being looked into
+        self._looked_into: set[int] = set()  # modules that are being looked into
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -216,19 +216,28 @@ class Reach:
 
     def _inside(self, value: Any) -> None:
         """Follow the functions that code names in a module of the user's; note those in one of a package."""
-        users = isinstance(value, types.ModuleType) and _users_module(value)
-        if getattr(value, "__name__", "").startswith(torch.backends.__name__):
+        if not isinstance(value, types.ModuleType) or id(value) in self._looked_into:
+            return
+        outermost = not self._looked_into
+        self._looked_into.add(id(value))  # modules hold each other
+        users = _users_module(value)
+        if value.__name__.startswith(torch.backends.__name__):
             self._settings(value, value.__name__)
-        for name in sorted(self.names & vars(value).keys()) if isinstance(value, types.ModuleType) else ():
+        for name in sorted(self.names & vars(value).keys()):
             part = vars(value)[name]
-            if not users:
+            if isinstance(part, types.ModuleType):
+                self.bindings.add(value, vars(value), name)
+                self._inside(part)
+            elif not users:
                 self._of_package(value, name)
             elif isinstance(part, (types.FunctionType, type)):
                 self.bindings.add(value, vars(value), name)
                 self._follow(part)
-            elif not isinstance(part, types.ModuleType):
+            else:
                 where = f"{value.__name__}.{name}"
                 self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
+        if outermost:
+            self._looked_into.clear()
 
     def _of_package(self, module: types.ModuleType, name: str) -> None:
         """Note what code finds under a name in a module of an installed package, which a user may replace: a function
@@ -236,11 +245,6 @@ class Reach:
         value = vars(module)[name]
         if isinstance(value, _VALUES):
             self._add(of_name(self._scope, vars(module), f"{module.__name__}.{name}", name), id(vars(module)), name)
-        elif isinstance(value, types.ModuleType):
-            if id(value) not in self._packages:
-                self._packages.add(id(value))
-                self._inside(value)
-                self._packages.discard(id(value))
         elif module.__name__.startswith(torch.backends.__name__) and not callable(value):
             self._settings(value, f"{module.__name__}.{name}")
         elif callable(value):
