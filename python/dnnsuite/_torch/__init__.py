@@ -32,7 +32,15 @@ from .checkpoints import Checkpoints
 from .clipping import take_over_clipping
 from .compiler import DYNAMO, UncompiledOptimizer, made_by_dynamo, not_compiled, uncompiled
 from .cuda_graphs import capture_stream, end_failed_capture, first_cause
-from .hooks import GlobalHooks, before_each_step, containers_of_step_hooks, global_hooks, mark_stepped, step_hooks
+from .hooks import (
+    GlobalHooks,
+    before_each_step,
+    containers_of_step_hooks,
+    global_hooks,
+    mark_stepped,
+    methods_of_tensors,
+    step_hooks,
+)
 from .initial_values import take_over_fan_counts
 from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
 from .lookup import lost, reason_against
@@ -77,7 +85,8 @@ __all__ = [
     "gradient_asked", "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes",
     "innermost_function_mode", "loader_iterator", "loader_workers", "look_at_what_is_differentiated",
     "lost", "made_by_dynamo", "mark_parameter",
-    "mark_stepped", "no_capture", "no_fuse", "no_script", "not_compiled", "own_parametrizations", "parse_ir",
+    "mark_stepped",
+    "methods_of_tensors", "no_capture", "no_fuse", "no_script", "not_compiled", "own_parametrizations", "parse_ir",
     "profiler_recording", "sample_dirichlet", "set_graph_optimize", "standard_gamma", "standard_gamma_grad",
     "step_hooks", "take_over_clipping", "take_over_fan_counts", "to_copy", "transforming", "tree_flatten",
     "tree_leaves", "tree_map", "tree_unflatten", "uncompiled", "unsafe_view", "weight_norm", "wrapper_subclass",

@@ -5,7 +5,6 @@ function in the place of `torch.relu`. Functions that tell a setting of torch ar
 from __future__ import annotations
 
 import functools
-import gc
 import types
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.nn import functional as F
 
 from ..._C import Guards
 from ..._code import names_of
+from ..._torch import methods_of_tensors
 from ...nn.array_module import ArrayModule
 
 #: Functions of torch that read a setting which a user may change between two steps.
@@ -38,7 +38,7 @@ class Bindings:
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, str], tuple[Any, str]] = {}
-        self.installed: dict[Any, Any] = {torch.Tensor: dict(_METHODS)}
+        self.installed: dict[Any, Any] = {torch.Tensor: dict(methods_of_tensors)}
 
     def add(self, owner: Any, space: Any, name: str) -> None:
         """Remember a name in the namespace of `owner`."""
@@ -57,15 +57,11 @@ class Bindings:
 
     def guard(self, guards: Guards) -> None:
         """Guard what stands under each name, and the code of functions."""
-        guards.container(_METHODS, dict(_METHODS))
+        guards.container(methods_of_tensors, dict(methods_of_tensors))
         for space, name in self._places.values():
             guards.item(space, name)
             if isinstance(space.get(name), types.FunctionType):
                 guards.attribute(space.get(name), "__code__")
-
-
-#: The dictionary behind `vars(torch.Tensor)`, which guards compare by its version.
-_METHODS: dict[str, Any] = gc.get_referents(vars(torch.Tensor))[0]
 
 
 @functools.lru_cache(maxsize=1024)
