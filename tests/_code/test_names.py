@@ -3,7 +3,17 @@
 
 import functools
 
-from dnnsuite._code import branches, content_of, functions_in, line_of, loops_in, names_of, stored_attributes, texts_of
+from dnnsuite._code import (
+    branches,
+    content_of,
+    functions_in,
+    imports_of,
+    line_of,
+    loops_in,
+    names_of,
+    stored_attributes,
+    texts_of,
+)  # fmt: skip
 
 
 def example(model, flag):
@@ -77,3 +87,15 @@ def test_what_a_variable_of_an_enclosing_function_holds():
 
     full, empty = (around(assigned).__closure__[0] for assigned in (True, False))
     assert (content_of(full), content_of(empty), content_of(empty, "none")) == (3, None, "none")
+
+
+def test_modules_that_code_imports_as_it_runs():
+    def importing():
+        import os.path
+        from math import sqrt
+
+        return os.path, sqrt
+
+    code = compile("def inner():\n    from . import near\n    from ..far import away\n", "<code>", "exec")
+    assert imports_of(importing.__code__) == {"os.path", "math"}
+    assert imports_of(code) == {".", "..far"}

@@ -115,3 +115,42 @@ def test_a_shard_that_dropped_nothing_drops_by_the_rate_of_a_new_model():
         after = runner.step(*batch).losses()
     assert torch.equal(steps[-1][0], after[0])
     assert not torch.isclose(steps[-1][1], after[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rates_and_states_that_get_another_memory_count_in_the_next_step(threads):
+    def trained(step_of):
+        array = dnnsuite.fuse([model(slot, 0.0) for slot in range(2)])
+        optimizer = optim.SGD(array.parameters(), lr=[0.1, 0.05], momentum=0.9)
+        step = step_of(array, optimizer)
+        torch.manual_seed(3)
+        for number in range(12):
+            if number == 6:
+                rates = optimizer.param_groups[0]["lr"]
+                rates.data = torch.full_like(rates, 0.01)
+            if number == 8:
+                for state in optimizer.state.values():
+                    state["momentum_buffer"].data = torch.zeros_like(state["momentum_buffer"])
+            step(torch.randn(2, 5, 6).double(), torch.randint(3, (2, 5)))
+        return [value.detach().clone() for value in array.parameters()]
+
+    def by_hand(array, optimizer):
+        def step(x, y):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(array(x), y).sum().backward()
+            optimizer.step()
+
+        return step
+
+    runners = []
+
+    def captured(array, optimizer):
+        loss = lambda array, x, y: nn.functional.cross_entropy(array(x), y)  # noqa: E731
+        runners.append(StepRunner(array, optimizer, loss, threads=threads, audit=0))
+        return runners[0].step
+
+    found = trained(captured)
+    with runners[0]:
+        pass
+    for value, other in zip(found, trained(by_hand), strict=True):
+        torch.testing.assert_close(value, other, rtol=1e-9, atol=1e-11)

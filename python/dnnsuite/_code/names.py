@@ -11,7 +11,17 @@ from typing import Any
 
 from .writes import codes_of
 
-__all__ = ["branches", "content_of", "functions_in", "line_of", "loops_in", "names_of", "stored_attributes", "texts_of"]
+__all__ = [
+    "branches",
+    "content_of",
+    "functions_in",
+    "imports_of",
+    "line_of",
+    "loops_in",
+    "names_of",
+    "stored_attributes",
+    "texts_of",
+]
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _BRANCHES = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
@@ -40,6 +50,19 @@ def stored_attributes(code: types.CodeType) -> frozenset[str]:
     """Collect the attributes that code sets or deletes, without functions inside it."""
     steps = dis.get_instructions(code)
     return frozenset(step.argval for step in steps if step.opname in ("STORE_ATTR", "DELETE_ATTR"))
+
+
+@functools.lru_cache(maxsize=4096)
+def imports_of(code: types.CodeType) -> frozenset[str]:
+    """Collect the names of the modules that code imports when it runs, relative ones with their dots."""
+    found, level = set(), 0
+    for one in codes_of(code):
+        for step in dis.get_instructions(one):
+            if step.opname == "IMPORT_NAME":
+                found.add("." * level + step.argval)
+            elif step.opname == "LOAD_CONST" and type(step.argval) is int:
+                level = step.argval
+    return frozenset(found)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -9,11 +9,11 @@ from .code.one_by_one import layers_set, models_apart, plain_models_of, reads_ow
 from .code.own_values import names_of_own, numbers_read
 from .code.stand_in import attributes_alone, stands_in
 from .coverage import Cover, coverage, notes, take_notes
-from .diverged import Divergence, OwnAttributes, take_from_models
+from .diverged import Divergence, OwnAttributes, take_from_models, take_settings
 from .edits import EditsInPlace, edition_of
 from .fusing import fuse, unfuse, width
 from .hooks import has_backward_hook, hooks_in, hooks_so_far, take_hooks
-from .left_tensors import joined
+from .left_tensors import joined, tensors_in
 from .loop_choice import FUSED, LOOP, LOOP_LEVEL, asks_for_numbers, differ_by_numbers, loops, run_in_a_loop, runs_of
 from .rebound import arrays_in, holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
@@ -28,5 +28,6 @@ __all__ = [
     "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "is_record", "joined",
     "layers_set", "loops", "models_apart", "names_of_own", "names_of_record", "narrow", "notes", "numbers_read",
     "plain_models_of", "reads_own_values", "run_in_a_loop", "runs_of", "stack", "stands_in", "state_bytes",
-    "take_from_models", "take_hooks", "take_notes", "unfuse", "unstack", "views", "width",
+    "take_from_models", "take_hooks", "take_notes", "take_settings", "tensors_in", "unfuse",
+    "unstack", "views", "width",
 ]  # fmt: skip

@@ -14,10 +14,11 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .build import Fusion
 from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
-from .code.one_by_one import ModelParts
+from .code.one_by_one import ModelParts, plain_models_of
 from .code.own_values import names_of_own
 from .code.stand_in import StandIn
 from .comparison import same
+from .layer_settings import join_settings
 from .left_tensors import (
     NotJoined,
     WatchedModels,
@@ -29,6 +30,7 @@ from .left_tensors import (
     unlike,
 )
 from .single_model import model_of
+from .slices import tree as modules_of
 
 _MISSING = object()
 
@@ -192,6 +194,7 @@ def take_from_models(array: torch.nn.Module) -> bool:
         parts = module.__dict__.get("_fused_parts")
         if parts is not None and parts.plain is None:  # plain models follow by themselves
             parts.follow()
+    give_settings(array)
     for path, module in list(root.named_modules()) if root is not None else ():
         models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:
@@ -206,6 +209,26 @@ def take_from_models(array: torch.nn.Module) -> bool:
             _set_apart(module, [(one, 0) for one in models], names | names_of_own(module))
             own = True
     return own
+
+
+def give_settings(array: torch.nn.Module) -> None:
+    """Give the layers of an array what code of models that run one by one has set in theirs."""
+    for module in modules_of(array):
+        for plain in plain_models_of(module):
+            plain.give_settings()
+
+
+def take_settings(array: torch.nn.Module, parts: Sequence[torch.nn.Module]) -> None:
+    """Give the layers of an array what code of models that run one by one in its `parts` has set in theirs."""
+    for part in parts:
+        give_settings(part)
+    for module in modules_of(array):
+        for plain in plain_models_of(module):
+            plain.has_run = False  # what code has set since is in the parts
+    layers = [list(part.__dict__.get("_root", part).modules()) for part in parts]
+    models = [int(part.B) for part in parts]  # type: ignore[arg-type]
+    for place, layer in enumerate(array.__dict__.get("_root", array).modules()):
+        join_settings(layer, [(own[place], B) for own, B in zip(layers, models, strict=True)])
 
 
 def _put(held: dict[str, Any], name: str, made: Any) -> bool:

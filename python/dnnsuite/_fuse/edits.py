@@ -20,6 +20,7 @@ from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
 from .edited_attributes import EditedAttributes
 from .fitting_models import remember, those_that_fit
+from .layer_settings import narrow_settings, settings_of
 from .left_tensors import choose_models, keeps_more, left_in
 from .module_walk import tensors_of_each
 from .single_model import model_of
@@ -209,11 +210,14 @@ class ArrayEdit:
 
     def _follow_in_modules(self) -> None:
         for path, module in list(self.array._root.named_modules()):
+            found = settings_of(module)
             if isinstance(module, ArrayModule):
                 module.__dict__.update(self._lists(module, path))  # of another number of models than until now
             else:
                 self._attributes.follow(module, path)
             set_width(module, len(self.slots))
+            if found:
+                narrow_settings(module, found, self.slots)
         choose_models(self.array._root.modules(), self.slots)
         set_width(self.array, len(self.slots))
 

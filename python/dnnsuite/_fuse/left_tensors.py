@@ -21,6 +21,7 @@ from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import same
 from .hooks import counterparts
+from .layer_settings import settings_of
 from .module_copies import copied
 
 _LISTS = (list, tuple, collections.deque)
@@ -50,7 +51,7 @@ def keeps_more(module: torch.nn.Module) -> bool:
     """Return True if a module of an array keeps something for each model beside parameters and buffers."""
     own = vars(module)
     apart = own.get("_fused_parts") is not None or own.get("_fused_own") is not None
-    return apart or any(True for _ in left_in(module))
+    return apart or bool(settings_of(module)) or any(True for _ in left_in(module))
 
 
 def tensors_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.Tensor]:

@@ -21,7 +21,7 @@ from ..ops.device import on_cpu
 from .code.call_user_code import check_width
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
-from .code.plain_models import PlainModels
+from .code.plain_models import following
 from .single_model import parts_of
 
 FUSED, LOOP = "all at once", "a loop over the models"
@@ -135,10 +135,12 @@ class LoopChoice:
     def _can(self, args: Any, kwargs: Any) -> bool:
         """True if the plain models compute the same as the array."""
         parts = self.root.__dict__.get("_fused_parts")
-        if parts is not None:
+        if parts is None:
+            self.plain = following(self.plain, self.root, self.B)
+        else:
+            if self.plain is not None and self.plain is not parts.plain:
+                self.plain.give_settings()
             self.plain = parts.plain_models()
-        elif self.plain is None or not self.plain.follow():
-            self.plain = PlainModels(self.root, self.B)
         if any(not isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in _flat((args, kwargs))):
             return False
         refusal = self.plain.known_refusal(args)

@@ -18,6 +18,7 @@ from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .code.sequential import Sequential
 from .hooks import FORWARD_HOOKS, bind_hooks
+from .layer_settings import give_to_model
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
 from .sparse_buffers import give_back_sparse
@@ -100,6 +101,7 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
         made = memo.get(id(module))
         if made is not None:
             bind_hooks(made, memo)
+            give_to_model(module, made, index)
             if isinstance(module, ArrayModule):
                 give_extra(module, made, memo)
             else:

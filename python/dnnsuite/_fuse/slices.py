@@ -10,6 +10,7 @@ import torch
 
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import ModuleCoverage
+from .layer_settings import narrow_settings, settings_of
 from .left_tensors import some_models, value_in_array_of_one
 from .module_copies import copied
 
@@ -68,9 +69,12 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
     part.__dict__.pop("_fused_choice", None)
     for module in tree(part):
         set_width(module, length)
+        found = settings_of(module)
         if isinstance(module, ArrayModule):
             for name in module.per_model_lists:
                 setattr(module, name, getattr(module, name)[start : start + length])
+        if found:
+            narrow_settings(module, found, range(start, start + length))
         parts = module.__dict__.get("_fused_parts")
         if parts is not None:
             parts.trees = parts.trees[start : start + length]

@@ -90,7 +90,22 @@ def _partial(walk: Walk, value: Any, at: Path) -> Any:
 
 def _cached(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value.__wrapped__)
-    return walk.identity(value)
+    code = getattr(value.__wrapped__, "__code__", None)
+    if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):  # a copy of its object finds nothing
+        return walk.stop(value, "the cache of a method")
+    return walk.identity(value), walk.watch_by(functools.partial(_times_cleared, value))
+
+
+_cleared: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
+
+
+def _times_cleared(cache: Any) -> int:
+    """Count how often a cache of results was emptied, as far as its misses tell; a step that fills it changes nothing
+    for later ones."""
+    misses, known = cache.cache_info().misses, _cleared.setdefault(cache, [0, 0])
+    known[1] += misses < known[0]
+    known[0] = misses
+    return known[1]
 
 
 def _all_plain(values: Any) -> bool:

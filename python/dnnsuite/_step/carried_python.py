@@ -22,6 +22,7 @@ from .._fuse import (
     runs_of,
     take_from_models,
     take_hooks,
+    take_settings,
 )
 from .._state import PLAIN
 from ..errors import InvalidArgument
@@ -160,13 +161,19 @@ class CarriedPython:
             values = [getattr(part, flag) for part in others]
             if any(value != was for value in values) and getattr(own, flag) == was:  # else the user's counts
                 setattr(own, flag, _of_all(f"{flag} of {name}", values))
-        before, self._layers = self._layers, [(name, [_noted(one) for one, _ in each]) for name, each in self._layers]
-        for name, ((mine, known), *parts) in before:
-            held = parts[0][1]
+        try:
+            self._take_from_layers()
+        finally:
+            self._layers = [(name, [_noted(one) for one, _ in each]) for name, each in self._layers]
+
+    def _take_from_layers(self) -> None:
+        for name, ((mine, known), *parts) in self._layers:
             if all(vars(part).get(_SETTING) is noted.get(_SETTING) for part, noted in parts):
                 continue
             for key, value in list(vars(parts[0][0]).items()):
-                if key[0] == "_" or isinstance(value, _NO_SETTINGS) or _alike(held.get(key, held), value):
+                if key[0] == "_" or isinstance(value, _NO_SETTINGS):
+                    continue
+                if all(_alike(noted.get(key, noted), vars(part).get(key)) for part, noted in parts):
                     continue
                 if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
                     continue
@@ -175,7 +182,7 @@ class CarriedPython:
                     made: Any = [value for own in values for value in own]
                 else:
                     made = _of_all(f"{key} of {name}", values)
-                if vars(mine).get(key, held) is known.get(key, held):  # else the user has set it
+                if vars(mine).get(key, known) is known.get(key, known):  # else the user has set it
                     setattr(mine, key, made)
 
     def settle(self, ran: bool) -> bool:
@@ -188,6 +195,8 @@ class CarriedPython:
         if not self._arrays or edition_of(self._array) != self._edition:
             return False
         self.carry_back()
+        if ran:
+            take_settings(self._array, self._arrays)
         for own in self._own:
             own.give_back()
         for own in self._own:

@@ -54,6 +54,8 @@ class Updates:
                 guards.item(held, key)
             for hooks in containers_of_step_hooks(one):
                 guards.container(hooks, hooks.copy())
+            for tensor in _states(one):
+                guards.result(tensor.data_ptr)
             groups = one.own_groups()
             guards.container(groups)
             for group in groups:
@@ -62,15 +64,22 @@ class Updates:
                 guard_values(guards, group, names)
 
     def _read(self) -> tuple[list[Any], ...]:
-        """Read the hyper-parameters; return how often each optimizer was changed, the rules of its groups, and how many
-        parameters each has."""
+        """Read the hyper-parameters; return how often each optimizer was changed, the rules of its groups, how many
+        parameters each has, and where its state lies, which `.data = ...` changes."""
         found = [(one.own_groups(), hypers, names) for one, hypers, names in self._each]
         changed = [hypers.read(groups, names) for groups, hypers, names in found]  # all are looked at
         if any(changed):
             self._rules = [one.rule(group, group) for one, _, _ in self._each for group in one.own_groups()]
             self.vectors = [own for _, hypers, _ in found for own in hypers.copies]
         trained = [len(dict.__getitem__(group, "params")) for groups, _, _ in found for group in groups]
-        return [one.revision for one, _, _ in self._each], self._rules, trained
+        places = [tensor.data_ptr() for one, _, _ in self._each for tensor in _states(one)]
+        return [one.revision for one, _, _ in self._each], self._rules, trained, places
+
+
+def _states(optimizer: ArrayOptimizer) -> list[torch.Tensor]:
+    """List the tensors in an optimizer's state as they are: a step that is under way need not end for it."""
+    rows = dict.values(optimizer.state)
+    return [value for row in rows for value in dict.values(row) if isinstance(value, torch.Tensor)]
 
 
 class RemovedParameters:

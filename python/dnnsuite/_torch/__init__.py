@@ -39,6 +39,7 @@ from .hooks import (
     global_hooks,
     hooks_of_all,
     mark_stepped,
+    methods_of_tensors,
     step_hooks,
 )
 from .initial_values import take_over_fan_counts
@@ -84,6 +85,7 @@ __all__ = [
     "function_apply_code", "get_graph_optimize", "global_hooks", "gradient_asked", "has_gradient_hook",
     "hidden_from_function_modes", "hidden_from_modes", "hooks_of_all", "innermost_function_mode", "loader_iterator",
     "loader_workers", "look_at_what_is_differentiated", "lost", "made_by_dynamo", "mark_parameter", "mark_stepped",
+    "methods_of_tensors",
     "no_capture", "no_fuse", "no_script", "not_compiled", "own_parametrizations", "parse_ir", "profiler_recording",
     "sample_dirichlet", "set_graph_optimize", "standard_gamma", "standard_gamma_grad", "step_hooks",
     "take_over_clipping", "take_over_fan_counts", "to_copy", "transforming", "tree_flatten", "tree_leaves", "tree_map",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import Any
 
@@ -13,8 +14,8 @@ from .lookup import get, missing
 from .names import NAMES
 
 __all__ = [
-    "GlobalHooks", "before_each_step", "containers_of_step_hooks", "global_hooks", "hooks_of_all",
-    "mark_stepped", "step_hooks",
+    "GlobalHooks", "before_each_step", "containers_of_step_hooks", "global_hooks", "hooks_of_all", "mark_stepped",
+    "methods_of_tensors", "step_hooks",
 ]  # fmt: skip
 
 
@@ -86,6 +87,10 @@ def step_hooks(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
         [*(hook for hook in before.values() if hook not in _own_step_hooks), *own_before.values()],
         [*own_after.values(), *after.values()],
     )
+
+
+#: The dictionary behind `vars(torch.Tensor)`, which guards compare by its version.
+methods_of_tensors: dict[str, Any] = gc.get_referents(vars(torch.Tensor))[0]
 
 
 def containers_of_step_hooks(optimizer: Any) -> list[Any]:

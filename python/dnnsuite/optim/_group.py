@@ -247,15 +247,15 @@ class HyperParameters:
     """
 
     def __init__(self) -> None:
-        self._seen: list[tuple[torch.Tensor, Any, bytes]] = []  # each tensor, its memory and what was in it
+        self._seen: list[tuple[torch.Tensor, int, Any, bytes]] = []  # each tensor, its memory and what was in it
         self.copies: list[dict[str, torch.Tensor]] = []
 
     def read(self, groups: Sequence[ParameterGroup], names: Sequence[str]) -> bool:
         """Look at `names` in all groups; return True if `copies` is a new list, with another value."""
         now = [v for group in groups for name in names if (v := _GET(group, name)) is not None]
         if len(now) == len(self._seen) and all(
-            vector is seen and (memory is None or memory.tobytes() == held)
-            for vector, (seen, memory, held) in zip(now, self._seen, strict=True)
+            vector is seen and (memory is None or (vector.data_ptr() == place and memory.tobytes() == held))
+            for vector, (seen, place, memory, held) in zip(now, self._seen, strict=True)
         ):
             return False
         self._seen = list(map(_remembered, now))
@@ -267,6 +267,7 @@ def guard_values(guards: Guards, group: ParameterGroup, names: Sequence[str]) ->
     """Guard the values of `names` in a group; on a GPU nobody waits to look at them."""
     for vector in [v for name in names if (v := _GET(group, name)) is not None]:
         if vector.device.type == "cpu":
+            guards.result(vector.data_ptr)  # `vector.data = ...` gives it another memory
             memory = vector.numpy()
             if memory.flags.c_contiguous:
                 guards.memory(memory)
@@ -274,11 +275,11 @@ def guard_values(guards: Guards, group: ParameterGroup, names: Sequence[str]) ->
                 guards.result(memory.tobytes)
 
 
-def _remembered(vector: torch.Tensor) -> tuple[torch.Tensor, Any, bytes]:
+def _remembered(vector: torch.Tensor) -> tuple[torch.Tensor, int, Any, bytes]:
     if vector.device.type != "cpu":
-        return vector, None, b""
+        return vector, 0, None, b""
     memory = vector.numpy()
-    return vector, memory, memory.tobytes()
+    return vector, vector.data_ptr(), memory, memory.tobytes()
 
 
 def _kept(vector: torch.Tensor) -> torch.Tensor:

@@ -29,10 +29,10 @@ class StepPlan:
         self.rule, self.params, self.state = rule, list(params), state
         rows = [state[p] for p in self.params]
         self.changes = getattr(state, "changes", 0)
-        self.pointers = [p.data_ptr() for p in self.params]
         self.takes = ops.RULES[rule]
         names = (*self.takes.states, *self.takes.scalars)
         self.slots = [(rows, [name] * len(rows), [row[name] for row in rows]) for name in names]
+        self.pointers = self._pointers()  # `.data = ...` gives a tensor another memory
         with hidden_from_modes():  # a recorder would take what is made once for a part of every step
             self.batches = [
                 _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
@@ -47,9 +47,12 @@ class StepPlan:
             and getattr(state, "changes", 0) == self.changes
             and len(params) == len(self.params)
             and all(map(operator.is_, params, self.params))
-            and [p.data_ptr() for p in params] == self.pointers
             and all(all(map(operator.is_, map(_GET, *where), tensors)) for *where, tensors in self.slots)
+            and self._pointers() == self.pointers
         )
+
+    def _pointers(self) -> list[int]:
+        return [t.data_ptr() for tensors in (self.params, *(slot[2] for slot in self.slots)) for t in tensors]
 
     def prepare(self) -> None:
         """Make what the first step would make."""

@@ -23,9 +23,10 @@ from ..hooks import counterparts
 from ..left_tensors import give_attributes, may_change_in_place
 from ..module_copies import copied
 from ..single_model import model_of
+from ..slices import tree as modules_of
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .joined_outputs import OfEachModel, joined
-from .plain_models import PlainModels, version_of
+from .plain_models import PlainModels, following, version_of
 
 _NUMBERS = (bool, int, float, complex, str)
 _FUNCTIONS = (types.FunctionType, types.MethodType, partial)
@@ -54,14 +55,16 @@ def layers_set(array: torch.nn.Module) -> list[Any]:
     """List what code of models that run one by one has set in its layers, such as a rate of batch norm, since the
     models were made."""
     found = [
-        (place, plain.layers_set()) for place, module in enumerate(array.modules()) for plain in plain_models_of(module)
+        (place, plain.layers_set())
+        for place, module in enumerate(modules_of(array))
+        for plain in plain_models_of(module)
     ]
     return [one for one in found if one[1]]
 
 
 def reads_own_values(array: torch.nn.Module) -> bool:
     """Return True if the models of a part run one by one because code reads, or makes, values of each model's own."""
-    parts: list[Any] = [vars(module).get("_fused_parts") for module in array.modules()]
+    parts: list[Any] = [vars(module).get("_fused_parts") for module in modules_of(array)]
     return any(part is not None and part.own for part in parts)
 
 
@@ -181,8 +184,7 @@ class ModelParts:
 
     def plain_models(self) -> PlainModels:
         """Return the plain models; make them again if the array has changed in a way that they cannot follow."""
-        if self.plain is None or not self.plain.follow():
-            self.plain = PlainModels(self.module, self.module._fused_B)
+        self.plain = following(self.plain, self.module, self.module._fused_B)
         return self.plain
 
 

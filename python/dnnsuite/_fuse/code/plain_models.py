@@ -176,6 +176,11 @@ class PlainModels:
         found = [(place, part.settings_set()) for place, part in enumerate(self._parts if self.has_run else ())]
         return [one for one in found if one[1]]
 
+    def give_settings(self) -> None:
+        """Give the array's layers what the models' code has set in theirs."""
+        for part in self._parts if self.has_run else ():
+            part.give_settings()
+
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""
         kept = [part.marks() for part in self._parts]
@@ -379,6 +384,16 @@ class PlainModels:
                     row = value.data[index]
                     if part is not None and part.data_ptr() != row.data_ptr():
                         row.copy_(part.data)
+
+
+def following(plain: PlainModels | None, module: Any, B: int) -> PlainModels:
+    """Return plain models that follow the array's `module`, made anew if `plain` cannot; what their code has set in
+    layers is the array's then."""
+    if plain is not None and plain.follow():
+        return plain
+    if plain is not None:
+        plain.give_settings()
+    return PlainModels(module, B)
 
 
 _UNSEEN = Seen(writes_arguments=False, draws=False)

@@ -13,10 +13,11 @@ from ..._state import Watch
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import hooks_in, take_hooks
+from ..layer_settings import keep_settings, value_of_all
 from ..left_tensors import give_attributes, may_change_in_place, tensors_in
 from ..rebound import holds_module
 from ..single_model import parts_of
-from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .stand_in import StandIn
 
 
@@ -31,18 +32,48 @@ class Part:
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self.outdated = False  # the plain models must be made anew
         self._settings = self._settings_now()
+        self._arguments = self._arguments_now()
+
+    def _arguments_now(self) -> dict[str, Any]:
+        """Return the array's settings of a layer, in lists where models have their own."""
+        return {name: value_of_all(self.module, name) for name in self._names()} if self._settings else {}
 
     def _settings_now(self) -> list[tuple[Any, ...]]:
         """List for each model what decides on a layer of torch's beside its tensors; nothing for a user's module."""
         if not isinstance(self.module, ArrayModule):
             return []
-        names = ("training", *getattr(type(self.owners[0]), "__constants__", ()))
-        return [tuple(vars(one).get(name) for name in names) for one in self.owners]
+        return [tuple(vars(one).get(name) for name in self._names()) for one in self.owners]
+
+    def _names(self) -> list[str]:
+        return ["training", *getattr(type(self.owners[0]), "__constants__", ())]
 
     def settings_set(self) -> list[tuple[Any, ...]]:
         """List what decides on a layer, for each model, if the models' code has set some of it; else nothing."""
         now = self._settings_now()
         return [] if now == self._settings else now
+
+    def set_by_code(self) -> dict[str, list[Any]]:
+        """Collect what the models' code has set in a layer, one value of each model, unless the user has set it since;
+        of torch's own layers, which have what all models have alike, only what differs."""
+        if is_fused(self.module):
+            return {}
+        if not isinstance(self.module, ArrayModule):
+            names = [name for name, value in vars(self.owners[0]).items() if isinstance(value, PLAIN_VALUES)]
+            values = {name: [vars(one).get(name) for one in self.owners] for name in names if name not in NO_ATTRIBUTES}
+            return {name: own for name, own in values.items() if not _all_agree(own)}
+        now, arguments = self._settings_now(), self._arguments_now()
+        found = zip(self._names(), zip(*self._settings, strict=True), zip(*now, strict=True), strict=True)
+        return {
+            name: list(own)
+            for name, before, own in found
+            if own != before and arguments.get(name) == self._arguments.get(name)
+        }
+
+    def give_settings(self) -> None:
+        """Give a layer of the array what the models' code has set in theirs."""
+        found = self.set_by_code()
+        if found:
+            keep_settings(self.module, found)
 
     def changed(self) -> list[str]:
         """List the attributes that were set, or changed in place, since the last call."""
@@ -138,6 +169,10 @@ class Part:
 
 def _agree(a: Any, b: Any) -> bool:
     return a is b or (isinstance(b, PLAIN_VALUES) and type(a) is type(b) and bool(a == b))
+
+
+def _all_agree(values: list[Any]) -> bool:
+    return all(_agree(values[0], one) for one in values)
 
 
 def _in_a_layer(name: str, value: Any) -> bool:

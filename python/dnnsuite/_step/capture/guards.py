@@ -16,7 +16,7 @@ import torch
 
 from ..._C import Guards
 from ..._C import flatten as flattened
-from ..._fuse import attributes_alone, models_apart, numbers_read
+from ..._fuse import attributes_alone, models_apart, numbers_read, tensors_in
 from ..._state import PLAIN
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
@@ -26,6 +26,7 @@ from .reach import Reach
 from .stand_ins import NUMBERS
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_PLAIN_TYPES = frozenset(PLAIN)
 _HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
 )  # fmt: skip
@@ -135,8 +136,13 @@ def modes_of(array: torch.nn.Module) -> Guards:
     for parameter in array.parameters():
         for name in ("requires_grad", *HOOKS_OF_GRADIENTS):
             guards.attribute(parameter, name)
-    for tensor in (*array.parameters(), *array.buffers()):
-        guards.result(tensor.data_ptr)
+    attributes = [
+        value for _, module in modules_of(array) for name, value in vars(module).items() if is_state(name, value)
+    ]
+    kept = [tensor for value in attributes if type(value) not in _PLAIN_TYPES for tensor in tensors_in(value)]
+    for tensor in (*array.parameters(), *array.buffers(), *kept):
+        if tensor.layout == torch.strided:
+            guards.result(tensor.data_ptr)
     for held in global_hooks.containers:
         guards.container(held, held.copy())
     guards.result(torch.get_default_dtype)
@@ -260,7 +266,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 _SELF_COPIES = (type, types.BuiltinFunctionType, types.ModuleType)
 _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
 #: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
-_FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld"))
+_FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld", "_fused_set"))
 
 
 def module_facts(array: torch.nn.Module, era: object, without: Collection[tuple[int, str]] = ()) -> tuple[Any, ...]:

@@ -7,27 +7,30 @@ Functions, methods and classes of the user's are followed, by the names in their
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import sys
 import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any
 
 import torch
 
-from ..._C import Guards
-from ..._code import any_names, functions_in, names_of, texts_of
+from ..._code import any_names, functions_in, imports_of, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .value_readers import Reader, Scope, of_cell, of_defaults, of_fixed, of_name
+from .bindings import SETTINGS, Bindings, functions_of_layers
+from .value_readers import Reader, Scope, of_attribute, of_cell, of_defaults, of_fixed, of_name, of_result
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
+_VALUES = (bool, int, float, str)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = FilePath(__file__).parents[2]
@@ -45,24 +48,6 @@ _ENVIRONMENT = frozenset(("environ", "getenv"))
 _NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
-class Bindings:
-    """Functions that code calls by names of globals and of classes."""
-
-    def __init__(self) -> None:
-        self._places: dict[tuple[int, str], tuple[Any, str]] = {}
-
-    def add(self, owner: Any, space: Any, name: str) -> None:
-        """Remember a name in the namespace of `owner`."""
-        self._places.setdefault((id(owner), name), (space, name))
-
-    def guard(self, guards: Guards) -> None:
-        """Guard what stands under each name, and the code of functions."""
-        for space, name in self._places.values():
-            guards.item(space, name)
-            if isinstance(space.get(name), types.FunctionType):
-                guards.attribute(space.get(name), "__code__")
-
-
 class Reach:
     """Walk through code from a function.
 
@@ -75,7 +60,7 @@ class Reach:
         self.readers: list[Reader] = []
         self.spaces: list[dict[str, Any]] = []
         self.bindings = Bindings()
-        self.code: list[Any] | None = []
+        self.code: list[Any] | None = [self.bindings.installed]
         self.names: set[str] = set()
         self.functions: dict[types.CodeType, types.FunctionType] = {}
         self._scope = Scope()
@@ -84,6 +69,7 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
+        self._looked_into: set[int] = set()  # modules that are being looked into
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -140,6 +126,12 @@ class Reach:
                     seen.add(id(value))
                     yield where, name, value
 
+    def _settings(self, holder: Any, where: str) -> None:
+        """Read the settings in torch's backends that code names: they are no items of a module's dictionary."""
+        for name in sorted(self.names - vars(holder).keys()):
+            if isinstance(getattr(holder, name, None), _VALUES):
+                self._add(of_attribute(self._scope, holder, f"{where}.{name}", name), id(holder), name)
+
     def _follow_all(self, found: Iterable[Any]) -> None:
         for value in found:
             if id(value) not in self._seen:
@@ -153,6 +145,10 @@ class Reach:
     def methods_of(self, kind: type) -> None:
         """Follow the methods of a class of the user's, and read its values."""
         users = [base for base in kind.__mro__ if not _installed_class(base)]
+        if issubclass(kind, torch.nn.Module):
+            self.bindings.add_forward(kind)
+            for module, name in functions_of_layers(kind):
+                self._of_package(module, name)
         for base in users:
             for name, value in list(vars(base).items()):
                 for found in functions_in(value):
@@ -182,6 +178,8 @@ class Reach:
         self._defaults(function)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._add(of_cell(self._scope, cell, f"{name} of {function.__qualname__}", name), id(cell))
+        for name in sorted(imports_of(function.__code__)):
+            self._inside(_imported(name, function.__globals__))
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
@@ -217,16 +215,44 @@ class Reach:
             self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
     def _inside(self, value: Any) -> None:
-        """Follow the functions that code names in a module of the user's."""
-        if isinstance(value, types.ModuleType) and _users_module(value):
-            for name in sorted(self.names & vars(value).keys()):
-                part = vars(value)[name]
-                if isinstance(part, (types.FunctionType, type)):
-                    self.bindings.add(value, vars(value), name)
-                    self._follow(part)
-                elif not isinstance(part, types.ModuleType):
-                    where = f"{value.__name__}.{name}"
-                    self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
+        """Follow the functions that code names in a module of the user's; note those in one of a package."""
+        if not isinstance(value, types.ModuleType) or id(value) in self._looked_into:
+            return
+        outermost = not self._looked_into
+        self._looked_into.add(id(value))  # modules hold each other
+        users = _users_module(value)
+        if value.__name__.startswith(torch.backends.__name__):
+            self._settings(value, value.__name__)
+        for name in sorted(self.names & vars(value).keys()):
+            part = vars(value)[name]
+            if isinstance(part, types.ModuleType):
+                self.bindings.add(value, vars(value), name)
+                self._inside(part)
+            elif not users:
+                self._of_package(value, name)
+            elif isinstance(part, (types.FunctionType, type)):
+                self.bindings.add(value, vars(value), name)
+                self._follow(part)
+            else:
+                where = f"{value.__name__}.{name}"
+                self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
+        if outermost:
+            self._looked_into.clear()
+
+    def _of_package(self, module: types.ModuleType, name: str) -> None:
+        """Note what code finds under a name in a module of an installed package, which a user may replace: a function
+        of the user's is followed, a number is read like others."""
+        value = vars(module)[name]
+        if isinstance(value, _VALUES):
+            self._add(of_name(self._scope, vars(module), f"{module.__name__}.{name}", name), id(vars(module)), name)
+        elif module.__name__.startswith(torch.backends.__name__) and not callable(value):
+            self._settings(value, f"{module.__name__}.{name}")
+        elif callable(value):
+            self.bindings.add_installed(module, name)
+            if value in SETTINGS:
+                self._add(of_result(self._scope, value, name), id(value))
+            if isinstance(value, types.FunctionType):
+                self._follow(value)
 
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""
@@ -243,6 +269,13 @@ class Reach:
                 self.methods_of(value)
             if type(value) is not type:  # a metaclass has code, too
                 self.methods_of(type(value))
+
+
+def _imported(name: str, space: dict[str, Any]) -> Any:
+    """Return a module that code imports as it runs; None before the first time."""
+    with suppress(Exception):  # code outside of a package says from where
+        return sys.modules.get(importlib.util.resolve_name(name, space.get("__package__")))
+    return None
 
 
 def _told_apart(value: Any) -> Any:

@@ -413,8 +413,8 @@ class CapturedStep:
             self._wants_alone, way.stage = True, "record"
         if way.stage == "record":
             return losses
-        if why is not None and way.first:
-            way.stage = "record"  # the first step made state that stays
+        if (why is not None and way.first) or _settings(self._array) != self._settings:
+            way.stage = "record"  # the first step made state that stays, or this one sets what those after it see
             return losses
         if why is None:
             self._exchange.keep(way, way.made if way.step is None else self._exchange.proven(way))

@@ -112,3 +112,16 @@ def of_defaults(scope: Scope, function: types.FunctionType, name: str) -> Reader
     where, put = f"the defaults of {function.__qualname__}", partial(setattr, function, name)
     read = partial(getattr, function, name)
     return Reader(scope, where, name, read, put, lambda guards: guards.attribute(function, name))
+
+
+def of_attribute(scope: Scope, holder: Any, where: str, name: str) -> Reader:
+    """Read an attribute that a package computes, such as `torch.backends.cudnn.benchmark`."""
+    put = partial(setattr, holder, name)
+    return Reader(
+        scope, where, name, partial(getattr, holder, name), put, lambda guards: guards.attribute(holder, name)
+    )
+
+
+def of_result(scope: Scope, function: Callable[[], Any], where: str) -> Reader:
+    """Read what a function tells of a package's settings."""
+    return Reader(scope, where, "", function, lambda other: None, lambda guards: guards.result(function))
