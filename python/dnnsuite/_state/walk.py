@@ -46,7 +46,7 @@ _NO_VALUES = (
 )
 _OF_C = (
     *(types.MemberDescriptorType, types.GetSetDescriptorType),
-    type(collections.namedtuple("_Fields", "field").field),  # which reads an element of the tuple
+    type(vars(collections.namedtuple("_Fields", "field"))["field"]),  # which reads an element of the tuple
 )
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 

@@ -177,7 +177,7 @@ class CarriedPython:
                     continue
                 if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
                     continue
-                values = [vars(part).get(key) for part, _ in parts]
+                values: list[Any] = [vars(part).get(key) for part, _ in parts]
                 if key in getattr(mine, "per_model_lists", ()):
                     made: Any = [value for own in values for value in own]
                 else:

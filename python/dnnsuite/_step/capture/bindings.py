@@ -65,7 +65,7 @@ class Bindings:
 
 
 @functools.lru_cache(maxsize=1024)
-def functions_of_layers(kind: type) -> tuple[tuple[types.ModuleType, str], ...]:
+def functions_of_layers(kind: Any) -> tuple[tuple[types.ModuleType, str], ...]:
     """List the functions of torch, by module and name, that a layer may call, one of torch's or of an array."""
     found: dict[tuple[types.ModuleType, str], None] = {}
     waiting: list[Any] = [

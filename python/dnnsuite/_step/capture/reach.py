@@ -142,7 +142,7 @@ class Reach:
             self._read.add(key)
             self.readers.append(reader)
 
-    def methods_of(self, kind: type) -> None:
+    def methods_of(self, kind: Any) -> None:
         """Follow the methods of a class of the user's, and read its values."""
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         if issubclass(kind, torch.nn.Module):
