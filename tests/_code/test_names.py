@@ -2,6 +2,7 @@
 """What code names, sets and decides, read from its instructions."""
 
 import functools
+import importlib
 
 from dnnsuite._code import (
     branches,
@@ -97,5 +98,11 @@ def test_modules_that_code_imports_as_it_runs():
         return os.path, sqrt
 
     code = compile("def inner():\n    from . import near\n    from ..far import away\n", "<code>", "exec")
-    assert imports_of(importing.__code__) == {"os.path", "math"}
-    assert imports_of(code) == {".", "..far"}
+
+    def by_name(kind):
+        return importlib.import_module("json.decoder")
+
+    assert imports_of(importing.__code__, "") == {"os.path", "math", "math.sqrt"}
+    assert imports_of(code, "a.b") == {"a.b", "a.b.near", "a.far", "a.far.away"}
+    assert imports_of(code, "") == set()
+    assert imports_of(by_name.__code__, "") == {"json.decoder"}

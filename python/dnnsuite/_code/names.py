@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
+import importlib.util
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -53,15 +55,19 @@ def stored_attributes(code: types.CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def imports_of(code: types.CodeType) -> frozenset[str]:
-    """Collect the names of the modules that code imports when it runs, relative ones with their dots."""
-    found, level = set(), 0
+def imports_of(code: types.CodeType, package: str) -> frozenset[str]:
+    """Collect the names of what code of a `package` may import when it runs: modules, and what it takes from one."""
+    found: set[str] = set()
     for one in codes_of(code):
-        for step in dis.get_instructions(one):
+        steps = [step for step in dis.get_instructions(one) if step.opname not in ("CACHE", "EXTENDED_ARG")]
+        for number, step in enumerate(steps):
             if step.opname == "IMPORT_NAME":
-                found.add("." * level + step.argval)
-            elif step.opname == "LOAD_CONST" and type(step.argval) is int:
-                level = step.argval
+                level, names = steps[number - 2].argval, steps[number - 1].argval
+                with contextlib.suppress(ImportError, TypeError, ValueError):  # outside of a package it says from where
+                    name = importlib.util.resolve_name("." * int(level or 0) + str(step.argval), package)
+                    found |= {name, *(f"{name}.{each}" for each in names or () if each != "*")}
+        if {"import_module", "__import__"} & set(one.co_names):
+            found |= {text for text in texts_of(one) if all(part.isidentifier() for part in text.split("."))}
     return frozenset(found)
 
 

@@ -12,7 +12,6 @@ import contextvars
 import dis
 import enum
 import functools
-import importlib.util
 import itertools
 import os
 import re
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from .._code import SELF, changes_of, codes_of, content_of, looked_up
+from .._code import SELF, changes_of, codes_of, content_of, imports_of, looked_up
 from .._files import checksum
 from .identity_kinds import (
     array_text,
@@ -215,15 +214,15 @@ class Walk:
         """Follow modules that a function imports when it runs, and modules of which it may read anything."""
         own = str(function.__globals__.get("__name__"))
         package = function.__globals__.get("__package__") or own.rpartition(".")[0]
+        for name in sorted(imports_of(function.__code__, package)):
+            try:
+                module = users_module(name)
+            except Exception:
+                self._unknown(name, f"{place}: the module {name}, which fails as it is imported")
+                continue
+            if module is not None:
+                self._module(module)
         for code in codes_of(function.__code__):
-            for name in _imports_of(code, package):
-                try:
-                    module = users_module(name)
-                except Exception:
-                    self._unknown(name, f"{place}: the module {name}, which fails as it is imported")
-                    continue
-                if module is not None:
-                    self._module(module)
             names = set(code.co_names)
             if own in sys.modules and (_ALL_NAMES & names or {"sys", "modules"} <= names):
                 self._module(sys.modules[own], whole=True)
@@ -437,21 +436,3 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif isinstance(value, (tuple, frozenset)):
         for one in value:
             yield from _texts_in(one)
-
-
-def _imports_of(code: types.CodeType, package: str) -> list[str]:
-    """Names of modules that code may import when it runs."""
-    steps = [step for step in dis.get_instructions(code) if step.opname != "CACHE"]
-    found = []
-    for number, step in enumerate(steps):
-        if step.opname == "IMPORT_NAME":
-            level, names = (steps[number - 2].argval, steps[number - 1].argval) if number > 1 else (0, None)
-            try:
-                name = importlib.util.resolve_name("." * int(level or 0) + str(step.argval), package)
-            except (ImportError, TypeError, ValueError):
-                continue
-            found += [name, *(f"{name}.{one}" for one in names or () if one != "*")]
-    if {"import_module", "__import__"} & set(code.co_names):
-        found += [text for constant in code.co_consts for text in _texts_in(constant)
-                  if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", text)]  # fmt: skip
-    return found

@@ -7,14 +7,12 @@ Functions, methods and classes of the user's are followed, by the names in their
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import sys
 import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -178,8 +176,9 @@ class Reach:
         self._defaults(function)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self._add(of_cell(self._scope, cell, f"{name} of {function.__qualname__}", name), id(cell))
-        for name in sorted(imports_of(function.__code__)):
-            self._inside(_imported(name, function.__globals__))
+        package = function.__globals__.get("__package__") or ""
+        for name in sorted(imports_of(function.__code__, package)):
+            self._inside(sys.modules.get(name))
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
@@ -269,13 +268,6 @@ class Reach:
                 self.methods_of(value)
             if type(value) is not type:  # a metaclass has code, too
                 self.methods_of(type(value))
-
-
-def _imported(name: str, space: dict[str, Any]) -> Any:
-    """Return a module that code imports as it runs; None before the first time."""
-    with suppress(Exception):  # code outside of a package says from where
-        return sys.modules.get(importlib.util.resolve_name(name, space.get("__package__")))
-    return None
 
 
 def _told_apart(value: Any) -> Any:
