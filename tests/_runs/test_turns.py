@@ -64,6 +64,13 @@ def test_what_is_always_disturbed_is_inconclusive() -> None:
     assert ratio.reason() == "the machine was busy: others, in 30 of 30 rounds"
 
 
+def test_a_block_that_others_disturbed_is_not_why_a_quiet_machine_tells_little() -> None:
+    ways = {"serial": lambda i: Block(1.0, "others" * (i == 3)), "array": lambda i: Block(1.0 + i % 5)}
+    ratio = take_turns(ways, Goal(rounds=20), "serial").ratio("array")
+    assert (ratio.pairs, ratio.rounds, ratio.disturbed) == (19, 20, "others, in 1 of 20 rounds")
+    assert ratio.reason().startswith("its interval is ±")
+
+
 def test_neighbouring_blocks_are_judged_together_and_none_is_left_unjudged() -> None:
     slow = {3, 4, 19}  # rounds
     seen: list[int] = []

@@ -94,8 +94,9 @@ def _noted(session: Session[Key], key: Key, found: Known, verdict: str) -> tuple
     if key in session.unsettled:
         noted.append(UNSETTLED)
     if verdict != "ok":
-        busy = "the machine was busy: " if session.cores.shared and not found.disturbed else ""
-        return (*noted, f"{verdict}: {busy}{found.reason()}")
+        reason = found.reason()
+        busy = "the machine was busy: "
+        return (*noted, f"{verdict}: {busy * (session.cores.shared and not reason.startswith(busy))}{reason}")
     return (*noted, *([found.disturbed] if found.disturbed else []))
 
 
