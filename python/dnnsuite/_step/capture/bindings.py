@@ -78,7 +78,9 @@ def functions_of_layers(kind: Any) -> tuple[tuple[types.ModuleType, str], ...]:
     seen: set[Any] = set()
     while waiting:
         value = waiting.pop()
-        if not isinstance(value, types.FunctionType) or value in seen or not value.__module__.startswith(_FOLLOWED):
+        if not isinstance(value, types.FunctionType) or value in seen:
+            continue
+        if not str(value.__module__).startswith(_FOLLOWED):  # of code that was made it is None
             continue
         seen.add(value)
         for name in names_of(value.__code__):

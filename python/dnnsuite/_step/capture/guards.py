@@ -20,7 +20,7 @@ from ..._fuse import attributes_alone, models_apart, numbers_read, tensors_in
 from ..._state import PLAIN
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
-from ...nn.model_tensor import ModelTensor
+from ...nn.model_tensor import ModelTensor, physical
 from ..batches import opened
 from .reach import Reach
 from .stand_ins import NUMBERS
@@ -140,7 +140,7 @@ def modes_of(array: torch.nn.Module) -> Guards:
         value for _, module in modules_of(array) for name, value in vars(module).items() if is_state(name, value)
     ]
     kept = [tensor for value in attributes if type(value) not in _PLAIN_TYPES for tensor in tensors_in(value)]
-    for tensor in (*array.parameters(), *array.buffers(), *kept):
+    for tensor in (*array.parameters(), *array.buffers(), *map(physical, kept)):
         if tensor.layout == torch.strided:
             guards.result(tensor.data_ptr)
     for held in global_hooks.containers:
