@@ -59,8 +59,30 @@ def compare(y, x, down, up, scale, rows):
         close(mine, theirs, max(BOUND[leaf.dtype], BOUND[y.dtype] / 10))
 
 
+def penalty(compute, tensors):
+    """Gradients of the norm of gradients."""
+    leaves = [t.detach().requires_grad_() for t in tensors]
+    first = torch.autograd.grad(compute(*leaves).square().sum(), leaves, create_graph=True)
+    return torch.autograd.grad(sum(one.square().sum() for one in first), leaves)
+
+
+def check_twice(device):
+    given = [drawn(shape, torch.float32, device) for shape in [(7, 5), (7, 4), (2, 3, 4), (2, 5, 3)]]
+    offsets, scale = torch.tensor([0, 3, 7], device=device), torch.tensor([0.5, 2.0], device=device)
+
+    def plainly(y, x, down, up):
+        parts = zip(y.split([3, 4]), x.split([3, 4]), down, up, scale.to(y.dtype), strict=True)
+        return torch.cat([base + s * own @ a.T @ b.T for base, own, a, b, s in parts])
+
+    wanted = penalty(plainly, [t.double() for t in given])
+    found = penalty(lambda *t: ops.low_rank_update(*t, scale, offsets, 4), given)
+    for mine, theirs in zip(found, wanted, strict=True):
+        close(mine, theirs, 1e-4)
+
+
 def check(device):
     torch.manual_seed(0)
+    check_twice(device)
     for B, N, IN, OUT, R, base, adapter in CASES:
         y, x = drawn((B, N, OUT), base, device), drawn((B, N, IN), base, device)
         down, up = drawn((B, R, IN), adapter, device), drawn((B, OUT, R), adapter, device)

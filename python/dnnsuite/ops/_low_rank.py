@@ -86,9 +86,10 @@ class _LowRank(torch.autograd.Function):
         return found
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         x, down, up, scale, hidden, offsets = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return grad, *_gradients(grad, x, down, up, scale, offsets), None, None, None
         needs_y, needs_x, needs_down, needs_up = ctx.needs_input_grad[:4]
         dx, back = _updated(None, grad, up.transpose(1, 2), down.transpose(1, 2), scale, offsets, ctx.most, x.dtype)
         return (
@@ -98,6 +99,21 @@ class _LowRank(torch.autograd.Function):
             _summed(grad, hidden, scale, up, offsets, ctx.most, False) if needs_up else None,
             *(None, None, None),
         )
+
+
+def _gradients(
+    grad: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, offsets: Tensor | None
+) -> tuple[Tensor, ...]:
+    """Compute the gradients of x, down and up by torch's operators, which can be differentiated again."""
+    counts = None if offsets is None else offsets.diff().tolist()
+    rows = [t.to(down.dtype).unbind() if counts is None else t.to(down.dtype).split(counts) for t in (grad, x)]
+    each = []
+    for g, own, a, b, s in zip(*rows, down, up, scale, strict=True):
+        back = s * (g @ b)
+        each.append((back @ a, back.T @ own, s * (g.T @ (own @ a.T))))
+    of_x, of_down, of_up = zip(*each, strict=True)
+    dx = torch.stack(of_x) if counts is None else torch.cat(of_x)
+    return dx.to(x.dtype), torch.stack(of_down), torch.stack(of_up)
 
 
 _apply = applied(_LowRank)
