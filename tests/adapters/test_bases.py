@@ -255,6 +255,22 @@ class Sets(torch.nn.Module):
         return self.fc(x * self.scale)
 
 
+class SetsByBatch(Sets):
+    """Does so for a batch of its own only, with which the models run one by one."""
+
+    def forward(self, x):
+        if x.sum() > 0:
+            with torch.no_grad():
+                self.scale.mul_(3.0)
+        return self.fc(x * self.scale)
+
+
+def test_a_base_that_one_of_its_models_writes_into():
+    array = dnnsuite.adapt(SetsByBatch(), [lora(2, ["fc"])] * 2)
+    with pytest.raises(InvalidArgument, match=r"scale, which all models share"):
+        array(torch.stack([-torch.ones(3, 4), torch.ones(3, 4)]))
+
+
 def test_a_base_that_its_models_write_into():
     torch.manual_seed(0)
     base, x, config = Writes(True), torch.randn(2, 3, 4), lora(2, ["fc"])

@@ -24,7 +24,9 @@ from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
 from ...nn.random_streams import FUNCTION_STREAM
+from ...ops.shared import is_shared
 from ..hooks import take_hooks
+from ..rules.once import shared_write
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
 from .checkpoints import torchs_checkpoints
@@ -97,6 +99,7 @@ class PlainModels:
 
     def _find_state(self) -> None:
         self._parameters: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
+        self._shared: list[tuple[torch.Tensor, Sequence[torch.Tensor]]] = []  # of code that may write, as lent
         self._buffers: list[Buffers] = []
         self._places: list[tuple[Any, Any, Callable[[], Any]]] = []
         for path, module in self.module.named_modules():
@@ -205,6 +208,7 @@ class PlainModels:
                     stacked.append(value)
         flags = let_take(stacked) if flips else []
         parts = lent(stacked, apart)
+        self._shared = [pair for pair in zip(stacked, parts, strict=True) if apart and is_shared(pair[0])]
         for own in parts:
             for part in own:
                 mark_parameter(part)
@@ -353,7 +357,12 @@ class PlainModels:
         for *_, plain in self._adopted:
             plain.has_run = True
         with self._lend(seen.writes, seen.flips) or nullcontext():
-            outputs = [self._call(index, seen, random, *arguments) for index, arguments in enumerate(given)]
+            outputs = []
+            for index, arguments in enumerate(given):
+                outputs.append(self._call(index, seen, random, *arguments))
+                for value, own in self._shared:
+                    if version_of(own[index]) or own[index].data_ptr() != value.data_ptr():
+                        raise shared_write(next(n for n, p in self.module.named_parameters() if p is value))
         if seen.writes:
             self._take_parameters()
         self._take_buffers()

@@ -155,10 +155,15 @@ def own_before_writing(target: ModelTensor) -> None:
         return
     name = _name_of(target.value)
     if name:
-        raise Refused(
-            f"the forward writes each model's values into {name}, which all models share: fuse models that have their "
-            "own (copy.deepcopy)"
-        )
+        raise shared_write(name)
+
+
+def shared_write(name: str) -> Refused:
+    """Return the error for a write into a parameter or buffer that all models share."""
+    return Refused(
+        f"the forward writes each model's values into {name}, which all models share: fuse models that have their "
+        "own (copy.deepcopy)"
+    )
 
 
 def _name_of(value: torch.Tensor) -> str:
