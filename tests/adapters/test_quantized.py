@@ -67,7 +67,9 @@ def test_steps_are_those_of_pefts_models(kind, base):
     array, models = dnnsuite.adapt(base, configs, seeds=SEEDS), one_by_one(base, configs)
     own = [torch.optim.AdamW(trained(model), lr=lr) for model, lr in zip(models, LRS, strict=True)]
     labels = torch.tensor([0, 1]) if make is bert else None
-    tolerance = {"rtol": 2e-2, "atol": 2e-2} if "bfloat16" in kind else {"rtol": 1e-4, "atol": 1e-5}
+    # Where inputs are rounded to whole numbers too, one that lies between two of them may go either way.
+    least = 1e-4 if "int8" in kind else 1e-5
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if "bfloat16" in kind else {"rtol": 1e-4, "atol": least}
 
     def loss(model, ids):
         given = {"labels": ids} if labels is None else {"labels": labels.expand(*ids.shape[:-2], 2)}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,4 +110,5 @@ def test_a_failed_suite_is_status_one(capsys: pytest.CaptureFixture[str]) -> Non
     assert status("run", "toy-suite-crash", *TOY[1:], "--copies", "1", "--out", "o") == 1
     captured = capsys.readouterr()
     assert captured.out == "results in o; report: dnnsuite report o\n"
-    assert "toy-suite-crash run 0 copy 0: crash: no second step" in captured.err
+    # With the error's kind and place, if the job is a plugin's in this process.
+    assert re.search(r"toy-suite-crash run 0 copy 0: crash: (LookupError: )?no second step", captured.err)

@@ -155,7 +155,8 @@ def test_seeds_train_one_after_the_other_and_their_report_has_an_interval(capsys
     assert status(*asked) == 0
     assert Path("seeds/seed-0/run.json").read_text() == first
     told = capsys.readouterr().out.splitlines()[-1]
-    assert re.search(r"seeds: AUC ≥ 0.01: reached after .* \(.* to .*\) s and 16 .* samples, means of 2 seeds", told)
+    reached = r"AUC ≥ 0.01: reached after .* s \(.* to .*\) and 16 samples \(16 to 16\), means of 2 seeds"
+    assert re.search(f"seeds: {reached}", told)
     assert status("report", "seeds", "--json") == 0
     table = {row["metric"]: row for row in json.loads(capsys.readouterr().out)["to_target"]}
     assert table["samples to target"]["mean"] == pytest.approx(16)

@@ -46,7 +46,7 @@ def test_it_learns_what_pays(bandit):
     assert before == pytest.approx(1 / 6, abs=0.02)
     losses(job, 6 * 16)
     assert probability() > 0.5
-    assert job.metrics()["episode_return"] >= 2  # of 4; by chance it is 0.67
+    assert job.metrics()["episode_return"] >= 1.5  # of 4; by chance it is 0.67
 
 
 def test_the_model_is_the_originals():

@@ -11,7 +11,9 @@ from dnnsuite import ops
 
 assert ops  # opens the library
 SOURCE = Path(__file__).parents[2] / "cpp/fused"
-IN_PYTHON = {"draw", "triton_convolution", "triton_filter_gradient"}  # if something has imported their modules
+IN_PYTHON = {  # of which some are there if something has imported their modules
+    *("draw", "triton_convolution", "triton_filter_gradient", "low_rank_gradient", "low_rank_update")
+}
 NAMES = sorted(
     {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("dnnsuite::")} - IN_PYTHON
 )

@@ -178,7 +178,7 @@ def test_other_refusals(jobs_file) -> None:
         ("nothing", {}, "no suite 'nothing'.*; available: baselines, fast, 2026, a jobs file"),
         ("absent.json", {}, "absent.json"),
         (jobs_file(), {}, "the list of jobs is empty"),
-        ("toy_reg", {"preset": "x"}, "unknown preset 'x'; accepted: smoke, fast, baselines"),
+        ("toy_reg", {"preset": "x"}, "unknown preset 'x'; accepted: quick, default, paper"),
         ("toy_reg", {"batch_size": 0}, "--batch-size 0: must be 1 to"),
         ("toy_reg", {"device": "abacus"}, "unknown device 'abacus'"),
     ):

@@ -35,9 +35,10 @@ def attempt(body: Callable[[], Result], classify: Callable[[BaseException], str]
             traceback.print_exc()
         if disk_full(error):
             raise OutputError(str(error)) from error
-        own = "" if isinstance(error, Error) else said_of_plugin(error)
+        failure = classify(error)
+        own = "" if failure == "oom" or isinstance(error, Error) else said_of_plugin(error)  # memory ends anywhere
         message = own[:500] or (str(error).splitlines() or [""])[0][:500] or type(error).__name__
-        failed = {"status": "failed", "failure": classify(error), "message": message}
+        failed = {"status": "failed", "failure": failure, "message": message}
     # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
     gc.collect()
     resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)

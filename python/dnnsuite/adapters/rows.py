@@ -46,7 +46,7 @@ class Layout:
         layers: the array's own layers by their path in the base; none for the base alone.
         models: number of tokens of each model.
         sequences: number of tokens of each sequence.
-        device: that of the row.
+        device: device of the row.
     """
 
     layers: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Layout:
 
     @functools.cached_property
     def offsets(self) -> torch.Tensor:
-        """Where each model's tokens begin, and the last one's end: `[B + 1]`, on the device."""
+        """Beginnings of each model's tokens, and the end of the last one's: `[B + 1]`, on the device."""
         return torch.tensor([0, *itertools.accumulate(self.models)], device=self.device)
 
 

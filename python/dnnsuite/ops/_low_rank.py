@@ -163,7 +163,7 @@ def low_rank_update(
         scale: `[B]`, which takes no gradient.
         offsets: int64 `[B + 1]`; x is then `[L, I]` and y `[L, O]`, with model b's rows from offsets[b] to below
             offsets[b + 1].
-        most: with offsets, rows of the model that has most.
+        most: rows of the model that has most, where there are offsets.
     """
     result: Tensor = _apply(y, x, down, up, scale, offsets, x.shape[1] if offsets is None else most)
     return result

@@ -139,9 +139,9 @@ def update(
         down: `[B, R, I]`.
         up: `[B, O, R]`.
         scale: `[B]`.
-        offsets: int64 `[B + 1]`: x is `[L, I]` and y `[L, O]`, and these are where each model's rows begin.
+        offsets: beginnings of each model's rows, int64 `[B + 1]`, where x is `[L, I]` and y `[L, O]`.
         most: rows of the model that has most.
-        dtype: that of the sum.
+        dtype: type of the sum.
 
     Returns:
         (the sum `[B, N, O]` or `[L, O]`; x downᵀ `[B, N, R]` or `[L, R]` in float32).
@@ -176,8 +176,9 @@ def gradient(
     """Compute scale zᵀ hidden of each model in `like`'s dtype: z `[B, N, I]`, hidden `[B, N, R]` to `[B, I, R]`.
 
     Args:
-        offsets, most: as for `update`.
-        transposed: to `[B, R, I]`.
+        offsets: beginnings of rows, as for `update`.
+        most: rows of the model that has most.
+        transposed: True to compute `[B, R, I]`.
     """
     B, R, IN = len(scale), hidden.shape[-1], z.shape[-1]
     out = like.new_zeros((B, R, IN) if transposed else (B, IN, R))

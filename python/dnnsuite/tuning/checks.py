@@ -76,7 +76,7 @@ def check_loss(loss: Any) -> None:
     """Refuse a loss of torch's, which takes the outputs, in place of a function that takes the model."""
     kind = type(loss) if isinstance(loss, torch.nn.Module) else loss
     home = getattr(kind, "__module__", None) or ""
-    if home.startswith(("torch.nn", "dnnsuite.nn", "torch._C")):
+    if home.startswith(("torch.", "dnnsuite.nn")):
         written = f"torch.nn.{kind.__name__}()" if kind is not loss else f"torch.nn.functional.{loss.__name__}"
         raise InvalidArgument(
             f"loss takes the model and its batch, not outputs: loss=lambda model, x, y: {written}(model(x), y)"

@@ -92,8 +92,8 @@ class KeptState:
         buffers: names of those that are copied, of a later forward, which changes what the first did and nothing else;
             None for all.
         outside: values outside of the modules.
-        again: this method has run before: frozen parameters that all models share, which are most of the memory, are
-            not copied again, for a write into one is refused.
+        again: True if this method has run before: frozen parameters that all models share, most of the memory, are not
+            copied again, for a write into one is refused.
     """
 
     def __init__(
