@@ -74,6 +74,7 @@ class Identity:
             return f"{name}{f' ({places})' if places else ''} is {'gone' if gone else 'new'}"
         before, now = then["parts"].get(name, {}), self.parts.get(name, {})
         odd = [place for place in dict.fromkeys([*before, *now]) if before.get(place) != now.get(place)]
+        odd = [place for place in odd if place] or odd  # "" is all of it together
         if not odd:
             return f"{name} is {self.texts.get(name)}, was {then['texts'].get(name)}"
         told = [self._place(place, before.get(place), now.get(place)) for place in odd[:3]]
@@ -83,8 +84,8 @@ class Identity:
         where = f" ({self.where[place]})" if place in self.where else ""
         if before is None or now is None:
             return f"{place}{where} is {'new' if before is None else 'gone'}"
-        if before.startswith("code "):
-            return f"{place}{where} has other code or reads other values"
+        if before.startswith(("code ", "class ")) and now.split()[0] == before.split()[0]:
+            return f"{place or 'it'}{where} has other code or reads other values"
         return f"{place}{where} is {now}, was {before}"
 
 
