@@ -80,3 +80,5 @@ def test_what_is_no_journal_is_refused():
         database_of(3)
     with pytest.raises(Unavailable, match="does not answer"):
         database_of("nosuchdb://host/name")
+    with pytest.raises(Unavailable, match=r"the driver \w+ for the database of share is not installed.*pip install"):
+        database_of("oracle://host/name")

@@ -146,6 +146,11 @@ def database_of(share: Any) -> Any:
             for table in tables:
                 connection.execute(table.select().limit(0))
         return engine
+    except ModuleNotFoundError as error:  # of a driver, which the URL names or SQLAlchemy chooses
+        raise Unavailable(
+            f"the driver {error.name} for the database of share is not installed",
+            remedy=f"pip install {error.name}, or name another in the URL, as in postgresql+psycopg2://...",
+        ) from error
     except Exception as error:  # SQLAlchemy's, and of its drivers
         raise Unavailable(
             f"the database of share does not answer ({type(error).__name__})",
