@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Low-rank updates by the Triton kernels against float64: in Triton's interpreter on a CPU, compiled on a GPU."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from dnnsuite import ops
+from interpreted import check_interpreted
 
 # Models, rows, inputs, outputs, rank, and the types of the base and of the adapters.
 CASES = [
@@ -99,17 +96,7 @@ def check(device):
 
 
 def test_interpreted_is_the_formula():
-    """In a process of its own: what imports Triton before the variable is set would not be interpreted."""
-    pytest.importorskip("triton")
-    path = os.pathsep.join([os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
-    found = subprocess.run(
-        [sys.executable, "-c", "import test_triton_low_rank as t; t.check('cpu')"],
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr[-3000:]
+    check_interpreted("import test_triton_low_rank as t; t.check('cpu')", __file__)
 
 
 @pytest.mark.gpu

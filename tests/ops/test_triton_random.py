@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Random numbers by the Triton kernel: those of the reference, in Triton's interpreter on a CPU, compiled on a GPU."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from dnnsuite import ops
 from dnnsuite.ops import reference
+from interpreted import check_interpreted
 
 STREAM = torch.tensor([[3, 0], [-4, 2**40 + 7], [2**62 + 5, 1]])
 KINDS = [("uniform", -1.0, 3.0), ("normal", 0.5, 2.0), ("bernoulli", 0.3, 0.0), ("exponential", 1.7, 0.0)]
@@ -37,20 +34,8 @@ def check(draw, device):
 
 
 def test_interpreted_is_the_reference():
-    """In a process of its own: what imports Triton before the variable is set would not be interpreted."""
-    pytest.importorskip("triton")
-    words = (
-        "import test_triton_random as t; from dnnsuite.ops._triton_random import random_numbers as r; t.check(r, 'cpu')"
-    )
-    path = os.pathsep.join([os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
-    found = subprocess.run(
-        [sys.executable, "-c", words],
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr[-3000:]
+    words = "from dnnsuite.ops._triton_random import random_numbers as draw; t.check(draw, 'cpu')"
+    check_interpreted(f"import test_triton_random as t; {words}", __file__)
 
 
 @pytest.mark.gpu

@@ -27,7 +27,8 @@ from ..errors import InvalidArgument
 
 Key = TypeVar("Key", bound=Hashable)
 
-_BUSY = 0.2  # share of disturbed blocks from which on they are why a quantity is not known better
+BUSY = "the machine was busy: "  # how a reason begins
+_DISTURBED = 0.2  # share of blocks from which on the disturbed ones are why a quantity is not known better
 FEWEST_PAIRS = 8  # of undisturbed blocks, below which nothing is said of an interval
 _TRIMMED = 0.1  # of the values at each end: what the watch of the cores did not see
 _95_PERCENT = 0.95
@@ -108,8 +109,8 @@ class Known:
 
     def reason(self) -> str:
         """Say in words why it is not known better: a block or two that others disturbed are no reason."""
-        if self.disturbed and self.rounds - self.pairs >= max(2, _BUSY * self.rounds):
-            return f"the machine was busy: {self.disturbed}"
+        if self.disturbed and self.rounds - self.pairs >= max(2, _DISTURBED * self.rounds):
+            return f"{BUSY}{self.disturbed}"
         return self.why or f"its interval is ±{percent(100 * self.half_width)} wide"
 
 

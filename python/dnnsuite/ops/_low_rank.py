@@ -9,40 +9,29 @@ cores compute; they and a CPU have a composition.
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .device import triton_runs
 from .library import applied, transforming
 
 MOST_RANK = 128
 _NARROW = (torch.bfloat16, torch.float16)
 
 
-def _update(
-    y: Tensor | None,
-    x: Tensor,
-    down: Tensor,
-    up: Tensor,
-    scale: Tensor,
-    offsets: Tensor | None,
-    most: int,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
+def _update(*given: Any) -> tuple[Tensor, Tensor]:
     from ._triton_low_rank import update
 
-    return update(y, x, down, up, scale, offsets, most, dtype)
+    return update(*given)
 
 
-def _gradient(
-    z: Tensor, hidden: Tensor, scale: Tensor, like: Tensor, offsets: Tensor | None, most: int, transposed: bool
-) -> Tensor:
+def _gradient(*given: Any) -> Tensor:
     from ._triton_low_rank import gradient
 
-    return gradient(z, hidden, scale, like, offsets, most, transposed)
+    return gradient(*given)
 
 
 def _no_update(y: Any, x: Tensor, down: Tensor, up: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -138,16 +127,12 @@ def adds_low_rank(y: Tensor, x: Tensor, down: Tensor, up: Tensor) -> bool:
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    """Return True if Triton is here and has what it compiles with."""
-    if importlib.util.find_spec("triton") is None:
-        return False
-    one = torch.ones(1, 1, 1, device=device)
-    try:
+    def both() -> None:
+        one = torch.ones(1, 1, 1, device=device)
         _update(one, one, one, one, one[0, 0], None, 1, one.dtype)
         _gradient(one, one, one[0, 0], one, None, 1, True)
-    except Exception:  # of many kinds: no compiler of C, no driver that is new enough
-        return False
-    return True
+
+    return triton_runs(both)
 
 
 def low_rank_update(

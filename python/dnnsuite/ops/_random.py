@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from .device import on_cpu
+from .device import on_cpu, triton_runs
 from .library import below_autograd, fakes_like, library, tracing, transforming
 
 _numbers = library.random_numbers.default
@@ -41,16 +40,11 @@ def draws_numbers(like: Tensor, rng: Tensor) -> bool:
 
 @cache
 def _compiles(device: torch.device) -> bool:
-    """Return True if Triton is here and has what it compiles with."""
-    if importlib.util.find_spec("triton") is None:
-        return False
-    try:
-        _on_a_gpu(
-            torch.empty(1, 1, device=device), torch.zeros(1, 2, dtype=torch.int64, device=device), "uniform", 0, 1
-        )
-    except Exception:  # of many kinds: no compiler of C, no driver that is new enough
-        return False
-    return True
+    def one() -> Tensor:
+        rng = torch.zeros(1, 2, dtype=torch.int64, device=device)
+        return _on_a_gpu(torch.empty(1, 1, device=device), rng, "uniform", 0, 1)
+
+    return triton_runs(one)
 
 
 def random_numbers(like: Tensor, rng: Tensor, distribution: str, first: float, second: float = 0.0) -> Tensor:

@@ -8,7 +8,8 @@ oracles, and count the operators of a step.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +25,17 @@ def on_gpu(x: Tensor) -> bool:
 def on_cpu(x: Tensor) -> bool:
     """Return True if a tensor is on a CPU that does not stand in for a GPU."""
     return x.is_cpu and not _standing_in
+
+
+def triton_runs(launch: Callable[[], object]) -> bool:
+    """Return True if Triton is here and has what it compiles a kernel with, which `launch` starts."""
+    if importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        launch()
+    except Exception:  # of many kinds: no compiler of C, no driver that is new enough
+        return False
+    return True
 
 
 def numbers(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:

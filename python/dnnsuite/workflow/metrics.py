@@ -12,7 +12,7 @@ import numpy as np
 from .._runs import rates
 from .._runs.record import Metric
 from .._runs.turn_session import Session, Turn
-from .._runs.turns import Known
+from .._runs.turns import BUSY, Known
 from ..results.summary import SPEEDUP
 
 Key = TypeVar("Key", bound=Hashable)
@@ -95,8 +95,9 @@ def _noted(session: Session[Key], key: Key, found: Known, verdict: str) -> tuple
         noted.append(UNSETTLED)
     if verdict != "ok":
         reason = found.reason()
-        busy = "the machine was busy: "
-        return (*noted, f"{verdict}: {busy * (session.cores.shared and not reason.startswith(busy))}{reason}")
+        if session.cores.shared and not reason.startswith(BUSY):
+            reason = BUSY + reason
+        return (*noted, f"{verdict}: {reason}")
     return (*noted, *([found.disturbed] if found.disturbed else []))
 
 

@@ -360,15 +360,19 @@ class PlainModels:
             outputs = []
             for index, arguments in enumerate(given):
                 outputs.append(self._call(index, seen, random, *arguments))
-                for value, own in self._shared:
-                    if version_of(own[index]) or own[index].data_ptr() != value.data_ptr():
-                        raise shared_write(next(n for n, p in self.module.named_parameters() if p is value))
+                self._refuse_shared_writes(index)
         if seen.writes:
             self._take_parameters()
         self._take_buffers()
         for part in self._parts:
             part.take()
         return outputs
+
+    def _refuse_shared_writes(self, index: int) -> None:
+        """Refuse what the code of a model has written into a parameter that all models share."""
+        for value, own in self._shared:
+            if version_of(own[index]) or own[index].data_ptr() != value.data_ptr():
+                raise shared_write(next(name for name, held in self.module.named_parameters() if held is value))
 
     def _call(self, index: int, seen: Seen, random: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         stream = getattr(random, "_buffers", {}).get(FUNCTION_STREAM) if seen.draws else None
