@@ -106,7 +106,7 @@ from dnnsuite.training import run
 from tiny_training import experiment
 
 def kill():
-    while not (os.path.exists("out/best.pt") and len(multiprocessing.active_children()) == 2):
+    while not (os.path.exists("out/checkpoint.pt") and len(multiprocessing.active_children()) == 2):
         time.sleep(0.01)
     os.kill(multiprocessing.active_children()[-1].pid, signal.SIGKILL)
 

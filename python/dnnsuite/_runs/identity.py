@@ -74,7 +74,8 @@ class Identity:
             return f"{name}{f' ({places})' if places else ''} is {'gone' if gone else 'new'}"
         before, now = then["parts"].get(name, {}), self.parts.get(name, {})
         odd = [place for place in dict.fromkeys([*before, *now]) if before.get(place) != now.get(place)]
-        odd = [place for place in odd if place] or odd  # "" is all of it together
+        inner = {place.rpartition(".")[0] for place in odd}
+        odd = [place for place in odd if place and place not in inner] or odd  # "" is all of it together
         if not odd:
             return f"{name} is {self.texts.get(name)}, was {then['texts'].get(name)}"
         told = [self._place(place, before.get(place), now.get(place)) for place in odd[:3]]
