@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Large traces analysed in stretches, against the same traces held in memory."""
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -147,6 +148,15 @@ def test_what_is_large(tmp_path):
     assert large.is_large(path, "kineto")
     assert not large.is_large(path, "ncu")
     assert not large.is_large(tmp_path)
+
+
+def test_a_packed_trace_is_large_by_what_it_unpacks_to(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"traceEvents": cpu_events(2, True)}).encode()))
+    assert not large.is_large(path)
+    with open(path, "r+b") as file:
+        file.truncate(40 << 20)  # a hole, which gzip skips
+    assert large.is_large(path)
 
 
 def test_an_empty_stretch_of_time_has_no_results(tmp_path):

@@ -12,7 +12,7 @@ from .._lazy import pandas as pd
 from ..errors import check_choice
 from . import dcgm, kineto, ncu, nsys, nsys_stats, nvprof, nvvp
 from ._extent import remarks
-from ._text import BadFile, encoding_of, lines_of, read_bytes, read_head
+from ._text import BadFile, encoding_of, lines_of, read_bytes
 
 KINDS = ("ncu", "nvprof", "nvvp", "nsys", "nsys-stats", "dcgm", "kineto")
 TRACES = ("nsys", "nvvp", "kineto")  # of these: kernels, copies, calls, with times
@@ -85,7 +85,7 @@ def sniff(path: str | Path) -> str:
         raise BadFile(
             path, f"the tool's own format; export it first: {_EXPORT[path.suffix].replace('FILE', path.name)}"
         )
-    head = read_head(path)
+    head = read_bytes(path, 1 << 20)
     if head.startswith(_SQLITE):
         return _kind_of_database(path)
     text = head.decode(encoding_of(head), errors="replace")

@@ -35,7 +35,11 @@ _SUMS = (
     "kernels", "kernel_ns", "kernel_sum_ns", "memop_ns", "idle_ns", "comm_ns", "exposed_comm_ns",
 )  # fmt: skip
 
-_SUMMED = {"calls_by_name": ("api", "function"), "copies": ("memops", "operation"), "ranges": ("markers", "name")}
+# Tables of results that are sums: the table of the trace, and its columns by which it is summed.
+_SUMMED = {
+    "kernels_by_name": ("kernels", ["class", "name"]), "calls_by_name": ("api", ["function"]),
+    "copies": ("memops", ["operation"]), "ranges": ("markers", ["name"]),
+}  # fmt: skip
 
 Windows = Sequence[tuple[int, int]]
 
@@ -105,9 +109,8 @@ class Merged:
         self.windows, self._main = windows, main
         self._devices: dict[int, _Device] = {}
         self._overhead_ns = 0
-        self._kernels: dict[tuple[str, str], _Durations] = {}
-        self._summed: dict[str, dict[str, _Durations]] = {}  # of tables that are summed by one key
-        self._bytes: Counter[str] = Counter()
+        self._summed: dict[str, dict[tuple[str, ...], _Durations]] = {}  # as _SUMMED, by the values of the columns
+        self._bytes: Counter[tuple[str, ...]] = Counter()
         self._gaps: list[pd.DataFrame] = []
         self._shares: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._ops: dict[tuple[str, str], NDArray[np.float64]] = {}
@@ -115,15 +118,6 @@ class Merged:
 
     def add(self, stretch: Stretch) -> None:
         """Add a stretch."""
-        own = stretch.own()["kernels"]
-        for key, rows in own.groupby(["class", "name"], observed=True, sort=False):
-            name = (str(key[0]), str(key[1]))
-            durations = (rows["t1_ns"] - rows["t0_ns"]).to_numpy(np.int64)
-            self._kernels.setdefault(name, _Durations()).add(durations)
-            self._like = {
-                "kernels_by_name": by_kernel(own.head(1)),
-                "kernels_by_class": by_class(own.head(1)),
-            } | self._like
         self._add_sums(stretch)
         self._add_devices(stretch)
         if stretch.windows:
@@ -131,17 +125,17 @@ class Merged:
 
     def _add_sums(self, stretch: Stretch) -> None:
         own = stretch.own()
-        self._like = summed({name: own[name].head(1) for name in ("api", "memops")} | {
-            "markers": own["markers"][own["markers"]["t1_ns"] > own["markers"]["t0_ns"]].head(1)
-        }) | self._like  # fmt: skip
-        for name, (table, key) in _SUMMED.items():
-            rows = own[table]
-            rows = rows[rows["t1_ns"] > rows["t0_ns"]] if table == "markers" else rows
-            for value, group in rows.groupby(key, observed=True, sort=False):
+        own["markers"] = own["markers"][own["markers"]["t1_ns"] > own["markers"]["t0_ns"]]
+        first = {name: table.head(1) for name, table in own.items()}
+        kernels = {"kernels_by_name": by_kernel(first["kernels"]), "kernels_by_class": by_class(first["kernels"])}
+        self._like = {name: table for name, table in (kernels | summed(first)).items() if len(table)} | self._like
+        for name, (table, keys) in _SUMMED.items():
+            for values, group in own[table].groupby(keys, observed=True, sort=False):
+                key = tuple(map(str, values))
                 durations = (group["t1_ns"] - group["t0_ns"]).to_numpy(np.int64)
-                self._summed.setdefault(name, {}).setdefault(str(value), _Durations()).add(durations)
+                self._summed.setdefault(name, {}).setdefault(key, _Durations()).add(durations)
                 if table == "memops":
-                    self._bytes[str(value)] += int(group["bytes"].sum())
+                    self._bytes[key] += int(group["bytes"].sum())
 
     @property
     def needed_ns(self) -> int:
@@ -216,9 +210,15 @@ class Merged:
     def results(self) -> dict[str, pd.DataFrame]:
         """Tables of the whole, as :func:`dnnsuite.importers.analyse_trace` makes them of a small trace."""
         found = {}
-        if self._kernels and "busy" in self._like:
-            found = {"gpu": self._gpu(), **self._by_kernel(), "idle_gaps": self._gaps[0]}
-        found |= {name: self._by_key(name, sums) for name, sums in self._summed.items()}
+        sums = {name: self._by_key(name) for name in _SUMMED if name in self._summed}
+        kernels = sums.pop("kernels_by_name", None)
+        if kernels is not None and "busy" in self._like:
+            classes = kernels.groupby("class", sort=False)[["calls", "total_ns", "share_pct"]].sum().reset_index()
+            found = {
+                "gpu": self._gpu(), "kernels_by_name": kernels,
+                "kernels_by_class": self._as("kernels_by_class", _longest_first(classes)), "idle_gaps": self._gaps[0],
+            }  # fmt: skip
+        found |= sums
         if self._ops:
             if "gpu" not in found:
                 found["breakdown"] = self._breakdown()
@@ -246,32 +246,22 @@ class Merged:
         meanings = {name: definitions(like)[name] for like in likes for name in map(str, like)}
         return define(pd.DataFrame(rows)[list(meanings)].astype({"host_ns": "Int64"}), meanings)
 
-    def _by_kernel(self) -> dict[str, pd.DataFrame]:
-        rows = [(*key, *durations.statistics()) for key, durations in self._kernels.items()]
-        columns = list(self._like["kernels_by_name"].columns)
-        total = max(sum(row[3] for row in rows), 1)
-        shared = [(*row[:4], 100 * row[3] / total, *row[4:]) for row in rows]
-        table = pd.DataFrame(shared, columns=columns)
-        classes = table.groupby("class", sort=False)[["calls", "total_ns", "share_pct"]].sum().reset_index()
-        return {
-            name: define(
-                each.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True),
-                definitions(self._like[name]),
-            )
-            for name, each in (("kernels_by_name", table), ("kernels_by_class", classes))
-        }
-
-    def _by_key(self, name: str, sums: dict[str, _Durations]) -> pd.DataFrame:
-        like = self._like[name]
-        rows = [(key, *durations.statistics()) for key, durations in sums.items()]
-        total = max(sum(row[2] for row in rows), 1)
-        columns = [like.columns[0], "calls", "total_ns", "mean_ns", "median_ns", "least_ns", "most_ns"]
-        table = pd.DataFrame(rows, columns=columns).assign(share_pct=lambda each: 100 * each["total_ns"] / total)
-        if "bytes" in like:
+    def _by_key(self, name: str) -> pd.DataFrame:
+        keys, sums = _SUMMED[name][1], self._summed[name]
+        columns = list(self._like[name].columns)
+        rows = [(*key, *durations.statistics()) for key, durations in sums.items()]
+        statistics = ["calls", "total_ns", "mean_ns", "median_ns", "least_ns", "most_ns"]
+        table = pd.DataFrame(rows, columns=[*columns[: len(keys)], *statistics])
+        table["share_pct"] = 100 * table["total_ns"] / max(int(table["total_ns"].sum()), 1)
+        if "bytes" in columns:
             table["bytes"] = [self._bytes[key] for key in sums]
             table["gb_per_s"] = table["bytes"] / table["total_ns"].where(table["total_ns"] > 0)
-        ordered = table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-        return define(ordered[list(like.columns)], definitions(like))
+        return self._as(name, _longest_first(table))
+
+    def _as(self, name: str, rows: Any) -> pd.DataFrame:
+        """Make a table with the columns and definitions of the whole analysis' table of this name."""
+        like = self._like[name]
+        return define(pd.DataFrame(rows, columns=list(like.columns)), definitions(like))
 
     def _breakdown(self) -> pd.DataFrame:
         total_ms = intervals.length_ns(intervals.of_windows(self.windows)) / 1e6
@@ -284,8 +274,7 @@ class Merged:
             for kind, ms in sorted(sums.items(), key=lambda item: -item[1])
             if ms > 0
         ]
-        like = self._like["breakdown"]
-        return define(pd.DataFrame(rows, columns=list(like.columns)), definitions(like))
+        return self._as("breakdown", rows)
 
     def _by_name(self) -> pd.DataFrame:
         ordered = sorted(self._ops.items(), key=lambda item: -item[1][1])
@@ -294,8 +283,7 @@ class Merged:
             (*key, calls / len(self.windows), ms / len(self.windows), 100 * ms / total_ms)
             for key, (calls, ms) in ordered
         ]
-        like = self._like["ops_by_name"]
-        return define(pd.DataFrame(rows, columns=list(like.columns)), definitions(like))
+        return self._as("ops_by_name", rows)
 
 
 @dataclass
@@ -335,6 +323,10 @@ class _Durations:
 def _three_digits(durations: NDArray[np.int64]) -> NDArray[np.int64]:
     scale = 10.0 ** np.maximum(np.floor(np.log10(np.maximum(durations, 1))) - 2, 0)
     return (np.round(durations / scale) * scale).astype(np.int64)
+
+
+def _longest_first(table: pd.DataFrame) -> pd.DataFrame:
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
 def _longest(gaps: Iterable[pd.DataFrame]) -> pd.DataFrame:

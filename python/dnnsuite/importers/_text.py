@@ -14,9 +14,10 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from .._files import regular
 from .._lazy import numpy as np
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-GZIP = b"\x1f\x8b"
 _REMEDY = "; without the line the rest can be imported"
 # Of these the last are ratios to nothing.
 _NOTHING = [
@@ -61,34 +61,31 @@ class BadFile(Error):
         return f"{self.path}:{self.line}: {self.why}" if self.line else f"{self.path}: {self.why}"
 
 
-def read_bytes(path: Path) -> bytes:
-    """Return a file's bytes, unpacked if it is gzip's.
+def is_packed(path: Path) -> bool:
+    """Return True for a file that gzip packed. Raises OSError as `open` does, also for what is no regular file."""
+    with open(regular(path), "rb") as file:
+        return file.read(2) == b"\x1f\x8b"
+
+
+@contextmanager
+def unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, through gzip where it is packed. An error of reading becomes BadFile, also in the block."""
+    try:
+        with gzip.open(path) if is_packed(path) else open(path, "rb") as file:
+            yield file
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadFile(path, reason(error)) from error
+
+
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """Return a file's bytes, `most` of them where that is not negative, unpacked if it is gzip's.
 
     Raises:
         BadFile: it cannot be read, is empty, or its packing is damaged.
     """
-    try:
-        data = regular(path).read_bytes()
-        if data.startswith(GZIP):
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadFile(path, reason(error)) from error
-    if not data or data.isspace():
-        raise BadFile(path, "the file is empty")
-    return data
-
-
-def read_head(path: Path, count: int = 1 << 20) -> bytes:
-    """Return the first `count` bytes of a file, unpacked if it is gzip's; raises BadFile as :func:`read_bytes` does."""
-    try:
-        with open(regular(path), "rb") as file:
-            data = file.read(count)
-        if data.startswith(GZIP):
-            with gzip.open(path) as packed:
-                data = packed.read(count)
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadFile(path, reason(error)) from error
-    if not data or (len(data) < count and data.isspace()):
+    with unpacked(path) as file:
+        data = file.read(most)
+    if not data or (len(data) != most and data.isspace()):
         raise BadFile(path, "the file is empty")
     return data
 

@@ -69,14 +69,13 @@ def _is_hfta(names: Collection[str]) -> bool:
     return {"timestamp", *_HOST} <= {*names} and any(name.startswith("dcgm_fi_") for name in names)
 
 
-def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.DataFrame:
+def read(path: str | Path, interval_s: float = 1.0) -> pd.DataFrame:
     """Read a file of DCGM as `samples`: t_ns, source ("dcgm"), device, name, value, unit.
 
     Args:
         path: output of `dcgmi dmon`, of dcgm-exporter's `/metrics`, or a CSV file with a time, a GPU and a column per
             field (or `metric` and `value`).
         interval_s: seconds between samples, for files that have no times of their own; dmon's `-d`.
-        begin_ns: time of the first sample in such files, ns.
 
     Returns:
         N/A is NaN. Fields that are not known keep their names, values and no unit.
@@ -89,7 +88,7 @@ def read(path: str | Path, interval_s: float = 1.0, begin_ns: int = 0) -> pd.Dat
     if not 0 < interval_s < 1e9:
         raise InvalidArgument(f"interval_s={interval_s}: must be positive")
     lines = read_lines(path)
-    clock = _Clock(round(interval_s * 1e9), begin_ns)
+    clock = _Clock(round(interval_s * 1e9))
     if any(HEADER.match(_stamped(line)[1]) for line in lines):
         rows = [*_monitor(path, lines, clock)]
     elif any(_EXPOSED.match(line.strip()) for line in lines):
@@ -113,8 +112,8 @@ def _stamped(line: str) -> tuple[str, str]:
 class _Clock:
     """The time of a sample in a file that has none: one interval on whenever what was seen is seen again."""
 
-    def __init__(self, interval_ns: int, begin_ns: int) -> None:
-        self._interval_ns, self._t_ns = interval_ns, begin_ns
+    def __init__(self, interval_ns: int) -> None:
+        self._interval_ns, self._t_ns = interval_ns, 0
         self._seen: set[object] = set()
 
     def at(self, key: object) -> int:

@@ -9,10 +9,8 @@ Events are read one at a time, so that a trace takes the memory of its columns; 
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -21,14 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._files import regular
 from .._lazy import pandas as pd
-from ..errors import reason
 from ..profiler.activity.tables import tables_of
 from ..profiler.instrument import define
 from ..profiler.operators import operator_table
 from ._extent import with_windows
-from ._text import GZIP, BadFile, encoding_of
+from ._text import BadFile, encoding_of, unpacked
 from ._trace_rows import TraceRows
 from .nsys import without_version
 
@@ -57,16 +53,13 @@ class TraceFile:
         self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
 
     def __iter__(self) -> Iterator[Any]:
-        try:
-            with gzip.open(self._path) if _is_packed(self._path) else open(self._path, "rb") as self._file:
-                first = self._file.read(_CHUNK_BYTES)
-                if not first or first.isspace():
-                    raise BadFile(self._path, "the file is empty")
-                self._decoder = codecs.getincrementaldecoder(encoding_of(first))(errors="replace")
-                self._text = self._decoder.decode(first)
-                yield from self._whole()
-        except (OSError, EOFError, zlib.error) as error:
-            raise BadFile(self._path, reason(error)) from error
+        with unpacked(self._path) as self._file:
+            first = self._file.read(_CHUNK_BYTES)
+            if not first or first.isspace():
+                raise BadFile(self._path, "the file is empty")
+            self._decoder = codecs.getincrementaldecoder(encoding_of(first))(errors="replace")
+            self._text = self._decoder.decode(first)
+            yield from self._whole()
 
     def _whole(self) -> Iterator[Any]:
         start = self._next()
@@ -155,11 +148,6 @@ class TraceFile:
     def _no_json(self, why: str, at: int | None = None) -> BadFile:
         line = self._lines + self._text.count("\n", 0, self._at if at is None else at)
         return BadFile(self._path, f"{why}: no JSON, or the file is cut", line)
-
-
-def _is_packed(path: Path) -> bool:
-    with open(regular(path), "rb") as file:
-        return file.read(2) == GZIP
 
 
 _FEW = 5  # categories that a message names

@@ -24,7 +24,7 @@ from .._lazy import pandas as pd
 from ..errors import reason
 from ._loading import sniff
 from ._merging import Merged, Stretch
-from ._text import GZIP, read_head
+from ._text import is_packed
 from ._trace_rows import COLUMNS, TraceRows, columns_of
 from .kineto import collect, steps_table, tables_of_trace
 
@@ -142,7 +142,7 @@ def is_large(path: Path, kind: str = "auto") -> bool:
     """True for a trace of torch.profiler whose tables would take hundreds of megabytes."""
     if kind not in ("auto", "kineto") or not path.is_file():
         return False
-    if path.stat().st_size * (_PACKED if read_head(path, 2) == GZIP else 1) < _LARGE_BYTES:
+    if path.stat().st_size * (_PACKED if is_packed(path) else 1) < _LARGE_BYTES:
         return False
     return kind == "kineto" or sniff(path) == "kineto"
 
