@@ -95,7 +95,7 @@ def test_doubts_come_after_what_there_is_to_do_and_are_never_cut():
 def test_facts_of_a_loop():
     with profiler.profile(instruments=[Operators()], about={"precision": "fp32", "B": 4}) as p:
         loop(p, 3)
-    found = facts(p.data)
+    found = facts(p)
     assert found.shares == dict(zip(p.breakdown["class"], p.breakdown["share_pct"], strict=True))
     assert (found.ops_per_step, found.mean_op_us) == pytest.approx((3, 500))
     assert (found.precision, found.models, found.on_gpu) == ("fp32", 4, False)
@@ -106,12 +106,12 @@ def test_facts_of_a_loop():
 def test_a_loop_that_computes_in_one_thread_keeps_at_most_its_cpus_busy():
     with profiler.profile() as p:
         loop(p, 3, 20_000_000)
-    assert 0 < cpu_busy_pct(p.data) <= 101
-    assert 0 <= displaced_pct(p.data) <= 101
+    assert 0 < cpu_busy_pct(p) <= 101
+    assert 0 <= displaced_pct(p) <= 101
 
 
 def test_of_nothing_there_is_no_figure():
     with profiler.profile(schedule=profiler.schedule(start_iteration=9)) as p:
         pass
-    assert cpu_busy_pct(p.data) is None
-    assert displaced_pct(p.data) is None
+    assert cpu_busy_pct(p) is None
+    assert displaced_pct(p) is None

@@ -9,7 +9,6 @@ import torch
 import forked_program
 from dnnsuite import profiler
 from dnnsuite.errors import InvalidArgument, Unavailable
-from dnnsuite.profiler._profile import OneProfiler
 from profiler_loops import Operators, loop
 
 EVERY = profiler.schedule(skip_first=1, wait=2, active=2, repeat=2)
@@ -228,28 +227,8 @@ def test_on_sigint_the_window_is_closed():
 
 
 def test_the_second_is_refused_until_the_first_is_gone():
-    place = OneProfiler()
-    place.acquire("train.py:7", lambda: None)
-    with pytest.raises(Unavailable, match=r"train\.py:7; close that one first"):
-        place.acquire("other.py:1", lambda: None)
-    place.release()
-    place.acquire("other.py:1", lambda: None)
-
-
-def test_one_that_is_left_open_is_closed_and_named(capsys):
-    place = OneProfiler()
-    closed = []
-    place.acquire("train.py:7", lambda: closed.append(True))
-    place.close_left_open()
-    place.release()
-    assert closed == [True]
-    assert "train.py:7 was left open" in capsys.readouterr().err
-    place.close_left_open()
-    assert closed == [True]
-
-
-def test_a_forked_child_may_profile_itself():
-    place = OneProfiler()
-    place.acquire("train.py:7", lambda: None)
-    place.forget_parent()
-    place.acquire("child.py:1", lambda: None)
+    with profiler.profile(), pytest.raises(Unavailable, match=r"test_profile\.py:\d+ .*; close that one first"):
+        profiler.profile().start()
+    with profiler.profile() as p:
+        pass
+    assert len(p.active) == 1

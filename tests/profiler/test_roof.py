@@ -44,19 +44,19 @@ def known_peaks():
 def test_the_rate_of_arithmetic_is_that_of_the_operators(observed):
     wall_s = sum(step.t1_ns - step.t0_ns for step in observed.active) / 1e9
     # a product of [3, 4] and [4, 2] forward, and [2, 3] and [3, 4] backward, in each of two steps
-    assert flops_per_s(observed.data) * wall_s == pytest.approx(2 * 2 * (2 * 3 * 4 * 2))
+    assert flops_per_s(observed) * wall_s == pytest.approx(2 * 2 * (2 * 3 * 4 * 2))
 
 
 def test_without_peaks_there_is_no_roof(observed, tmp_path):
-    assert under_the_roofs(observed.data) is None
+    assert under_the_roofs(observed) is None
     assert "dnnsuite roofline measures" in observed.summary()
     assert "roofline.png" not in {path.name for path in observed.save(tmp_path / "out")}
 
 
 def test_with_peaks_operators_stand_under_them(observed, tmp_path):
     known_peaks()
-    found = under_the_roofs(observed.data)
-    assert found.summary.pct_of_peak == pytest.approx(100 * flops_per_s(observed.data) / 1e12)
+    found = under_the_roofs(observed)
+    assert found.summary.pct_of_peak == pytest.approx(100 * flops_per_s(observed) / 1e12)
     assert "% of the measured peak" in observed.summary()
     names = {path.name for path in observed.save(tmp_path / "out")}
     assert {"roofline.png", "roofline.csv"} <= names

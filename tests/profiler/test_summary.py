@@ -34,11 +34,11 @@ def test_everything_is_on_the_page():
 
 def test_the_rate_is_that_of_quiet_steps_where_there_are_any():
     with_quiet, without = observe(schedule=profiler.schedule(wait=2, active=2, repeat=2)), observe(3)
-    assert (rate(with_quiet.data).quiet, rate(with_quiet.data).steps) == (True, 5)
-    assert (rate(without.data).quiet, rate(without.data).steps) == (False, 3)
-    assert rate(without.data).steps_per_s == pytest.approx(3 / sum((s.t1_ns - s.t0_ns) * 1e-9 for s in without.active))
-    assert math.isnan(rate(without.data).low)
-    assert rate(without.data).why == "too short: 3 values, and 50 show how neighbours correlate"
+    assert (rate(with_quiet).quiet, rate(with_quiet).steps) == (True, 5)
+    assert (rate(without).quiet, rate(without).steps) == (False, 3)
+    assert rate(without).steps_per_s == pytest.approx(3 / sum((s.t1_ns - s.t0_ns) * 1e-9 for s in without.active))
+    assert math.isnan(rate(without).low)
+    assert rate(without).why == "too short: 3 values, and 50 show how neighbours correlate"
     assert "under the instruments" in without.summary()
     assert "overhead     not measured" in without.summary()
 

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from .._files import regular
 from .._lazy import numpy as np
@@ -68,7 +68,7 @@ def is_packed(path: Path) -> bool:
 
 
 @contextmanager
-def unpacked(path: Path) -> Iterator[IO[bytes]]:
+def unpacked(path: Path) -> Iterator[gzip.GzipFile | io.BufferedReader]:
     """Open a file, through gzip where it is packed. An error of reading becomes BadFile, also in the block."""
     try:
         with gzip.open(path) if is_packed(path) else open(path, "rb") as file:

@@ -13,7 +13,7 @@ from ._op_classes import TRANSPARENT
 from .cpu import is_compiled
 
 if TYPE_CHECKING:
-    from .data import ProfileData
+    from ._profile import Profile
     from .phases import OptimizerSeen
 
 
@@ -262,7 +262,7 @@ _COMPUTED = ("gemm", "conv", "attention")
 _NARROW = r"(?i)bf16|f16|half|s884|s1688(?!tf32)|e4m3|fp8"  # in names of kernels that compute with 8 or 16 bits
 
 
-def facts(profile: ProfileData) -> Facts:
+def facts(profile: Profile) -> Facts:
     """Return the facts of a profile that has observed at least one step."""
     tables, steps = profile.tables, len(profile.active)
     table = tables.get("breakdown")
@@ -294,7 +294,7 @@ def facts(profile: ProfileData) -> Facts:
     )
 
 
-def cpu_busy_pct(profile: ProfileData) -> float | None:
+def cpu_busy_pct(profile: Profile) -> float | None:
     """Compute CPU time of the process over (wall time x usable CPUs) in the observed steps, percent."""
     if not profile.wall_ns:
         return None
@@ -302,7 +302,7 @@ def cpu_busy_pct(profile: ProfileData) -> float | None:
     return 100 * cpu_ns / profile.wall_ns / len(os.sched_getaffinity(0))
 
 
-def displaced_pct(profile: ProfileData) -> float | None:
+def displaced_pct(profile: Profile) -> float | None:
     """Compute the time for which the loop's thread was runnable without a CPU, percent of the observed steps' wall
     time."""
     if not profile.wall_ns:
@@ -325,7 +325,7 @@ def _precision(tables: Mapping[str, pd.DataFrame]) -> str | None:
     return None
 
 
-def _memory_shares(profile: ProfileData) -> dict[str, float]:
+def _memory_shares(profile: Profile) -> dict[str, float]:
     table = profile.tables.get("memory")
     if table is None or table.empty:
         return {}

@@ -17,7 +17,7 @@ from .._lazy import pandas as pd
 from ..errors import InvalidArgument, Unavailable
 from ._overhead import Overhead, overhead
 from ._windows import LoopStep, Phase, Schedule, Windows
-from .data import ProfileData, derived, read, within
+from .data import derived, read, within
 from .instrument import Absent, Instrument, choose, open_all
 
 if TYPE_CHECKING:
@@ -25,49 +25,48 @@ if TYPE_CHECKING:
     from .phases import OptimizerSeen
 
 
-class OneProfiler:
-    """Slot that one profiler holds at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: str | None = None
-        self._close: Callable[[], None] | None = None
-
-    def acquire(self, holder: str, close: Callable[[], None]) -> None:
-        """Take the slot for the profiler that `holder` describes; `close` ends it if the process ends first.
-
-        Raises:
-            Unavailable: another profiler of this library, or torch's, is at work; the message names it.
-        """
-        with self._lock:
-            if self._holder is not None:
-                raise Unavailable(
-                    f"a profiler is at work already: {self._holder}",
-                    remedy="close that one first; one profiler takes several metrics, e.g. metrics='all'",
-                )
-            _refuse_foreign()
-            self._holder, self._close = holder, close
-
-    def release(self) -> None:
-        """Release the slot. Idempotent."""
-        with self._lock:
-            self._holder = self._close = None
-
-    def close_left_open(self) -> None:
-        """Close the profiler that still holds the slot, and name it on standard error."""
-        close, holder = self._close, self._holder
-        if close is not None:
-            print(f"dnnsuite: the profiler of {holder} was left open; it is closed now", file=sys.stderr)
-            close()
-
-    def forget_parent(self) -> None:
-        """Release the slot in a forked child: the instruments are the parent's, and the child may profile itself."""
-        self._lock = threading.Lock()  # another thread of the parent may have held it
-        self._holder = self._close = None
+_lock = threading.Lock()
+_at_work: tuple[str, Callable[[], None]] | None = None  # who observes, and what ends it; one at a time
 
 
-PROCESS = OneProfiler()
-"""Slot of this process."""
+def _acquire(holder: str, close: Callable[[], None]) -> None:
+    """Take the process for the profiler that `holder` describes; `close` ends it if the process ends first.
+
+    Raises:
+        Unavailable: another profiler of this library, or torch's, is at work; the message names it.
+    """
+    global _at_work
+    with _lock:
+        if _at_work is not None:
+            raise Unavailable(
+                f"a profiler is at work already: {_at_work[0]}",
+                remedy="close that one first; one profiler takes several metrics, e.g. metrics='all'",
+            )
+        _refuse_foreign()
+        _at_work = holder, close
+
+
+def _release() -> None:
+    global _at_work
+    with _lock:
+        _at_work = None
+
+
+@atexit.register
+def _close_left_open() -> None:
+    if _at_work is not None:
+        holder, close = _at_work
+        print(f"dnnsuite: the profiler of {holder} was left open; it is closed now", file=sys.stderr)
+        close()
+
+
+def _forget_parent() -> None:
+    """Let go in a forked child: the instruments are the parent's, and the child may profile itself."""
+    global _at_work, _lock
+    _lock, _at_work = threading.Lock(), None  # another thread of the parent may have held the lock
+
+
+os.register_at_fork(after_in_child=_forget_parent)
 
 
 def _refuse_foreign() -> None:
@@ -80,10 +79,6 @@ def _refuse_foreign() -> None:
             "torch.profiler (or torch.autograd.profiler) is recording in this process",
             remedy="leave its `with` block first: two recorders would measure each other",
         )
-
-
-atexit.register(PROCESS.close_left_open)
-os.register_at_fork(after_in_child=PROCESS.forget_parent)
 
 
 def profile(
@@ -169,7 +164,7 @@ class Profile:
         """
         if self._windows is not None:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
-        PROCESS.acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
+        _acquire(f"{_caller()} (process {os.getpid()})", self._close_at_exit)
         try:
             opened, self.absent = open_all(self._makers, self._asked)
             self._windows = Windows(
@@ -251,18 +246,15 @@ class Profile:
         return next((workers for workers in found if workers is not None), None)
 
     @property
-    def _optimizer(self) -> OptimizerSeen | None:
+    def optimizer(self) -> OptimizerSeen | None:
+        """Optimizer that stepped last; None where none of torch.optim did."""
         found = (getattr(each, "optimizer", None) for each in self._driver.instruments)
         return next((seen for seen in found if seen is not None), None)
 
     @property
-    def data(self) -> ProfileData:
-        """Observations so far, without the instruments."""
-        return ProfileData(
-            metrics=self.metrics, schedule=self.schedule, about=self.about, ran=self.ran, active=self.active,
-            quiet=self.quiet, tables=self.tables, instruments=self.instruments, absent=self.absent,
-            overhead=self.overhead, loader_workers=self.loader_workers, optimizer=self._optimizer, notes=self.notes,
-        )  # fmt: skip
+    def wall_ns(self) -> int:
+        """Wall time of the observed steps, ns."""
+        return sum(step.t1_ns - step.t0_ns for step in self.active)
 
     @property
     def breakdown(self) -> pd.DataFrame:
@@ -274,7 +266,7 @@ class Profile:
         """Advice on what to do next, each with the rule behind it."""
         from .summary import advice
 
-        return advice(self.data)
+        return advice(self)
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         if name.startswith("_") or name not in self.__dict__.get("tables", {}):
@@ -292,19 +284,19 @@ class Profile:
         """Return the profile as a page of text: rate, breakdown, operators, overhead, what to do next."""
         from .summary import summary
 
-        return summary(self.data)
+        return summary(self)
 
     def record(self) -> dict[str, Any]:
         """Return everything except the tables, as in `profile.json`."""
         from .summary import record
 
-        return record(self.data)
+        return record(self)
 
     def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
         """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
         from .files import save
 
-        return save(self.data, Path(directory), figures)
+        return save(self, Path(directory), figures)
 
     def _window_closed(self) -> None:
         self._gather()
@@ -324,7 +316,7 @@ class Profile:
 
     def _release(self) -> None:
         self._open = False
-        PROCESS.release()
+        _release()
         if self._windows is not None:
             self._windows.close()
 

@@ -8,11 +8,12 @@ outermost module's call. Which of them it is shows while the script runs: a late
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 STEP_ON = ("auto", "optimizer", "backward", "gradient", "forward")
@@ -203,23 +204,15 @@ class StepEnds:
         for hook in hooks:
             hook.remove()
 
-    def _inside(self, what: str) -> _Inside:
-        return _Inside(self._depth, what)
-
-
-class _Inside:
-    """Context manager: the depth of calls of one thread; True on entry for the outermost."""
-
-    def __init__(self, depth: threading.local, what: str) -> None:
-        self._depth, self._what = depth, what
-
-    def __enter__(self) -> bool:
-        self._outer = getattr(self._depth, self._what, 0)
-        setattr(self._depth, self._what, self._outer + 1)
-        return not self._outer
-
-    def __exit__(self, *_: object) -> None:
-        setattr(self._depth, self._what, self._outer)
+    @contextlib.contextmanager
+    def _inside(self, what: str) -> Iterator[bool]:
+        """Context manager: count the depth of the thread's calls; its value is True for the outermost."""
+        outer = getattr(self._depth, what, 0)
+        setattr(self._depth, what, outer + 1)
+        try:
+            yield not outer
+        finally:
+            setattr(self._depth, what, outer)
 
 
 def _loop_of_thread() -> object:

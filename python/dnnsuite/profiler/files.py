@@ -23,7 +23,7 @@ from .trace import export_trace
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from .data import ProfileData
+    from ._profile import Profile
 
 
 _COLOURS = {
@@ -129,7 +129,7 @@ def _numbered(name: str, number: int) -> str:
     return name if number == 0 else f"{name}, thread {number + 1}"
 
 
-def save(profile: ProfileData, directory: Path, figures: bool = True) -> list[Path]:
+def save(profile: Profile, directory: Path, figures: bool = True) -> list[Path]:
     """Write everything, or all but the figures, into `directory`, which is made; return the files.
 
     Raises:
@@ -162,7 +162,7 @@ def save_trace(tables: dict[str, pd.DataFrame], path: Path) -> Path:
     return export_trace({"steps": named, **shown}, path)
 
 
-def _draw(profile: ProfileData, directory: Path) -> list[Path]:
+def _draw(profile: Profile, directory: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     from .roofline import draw

@@ -6,8 +6,8 @@ choice of instruments by name and by metrics, with reasons for those unavailable
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -38,7 +38,8 @@ class Instrument(Protocol):
         """Open a window. May be called again after :meth:`stop`."""
 
     def step(self, index: int) -> None:
-        """End step `index` of the window, counted from 0."""
+        """End step `index` of the window, counted from 0; nothing where what is recorded carries its time."""
+        return
 
     def stop(self) -> None:
         """Close the window; its results are complete on return."""
@@ -213,3 +214,16 @@ def open_all(
                 opened.append(instrument)
         undo.pop_all()
     return opened, absent
+
+
+@contextmanager
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """Context manager: replace `owner.name` by the result of `make`; restores it unless it was replaced again."""
+    before = getattr(owner, name)
+    ours = make(before)
+    setattr(owner, name, ours)
+    try:
+        yield
+    finally:
+        if getattr(owner, name) is ours:
+            setattr(owner, name, before)

@@ -19,7 +19,7 @@ from .._lazy import pandas as pd
 from ..errors import Unavailable
 from ..timing import Spans, now_ns
 from .cpu import CLOSURE
-from .instrument import Instrument, define
+from .instrument import Instrument, define, replaced
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
@@ -77,7 +77,7 @@ class _Stack(threading.local):
         return self.open[-1][1] if self.open else ""
 
 
-class PhasesInstrument:
+class PhasesInstrument(Instrument):
     """Phases of steps without a change to the loop; see :class:`_Stack` for those inside of each other.
 
     Hooks exist only while a window is open, so other steps run undisturbed. Hooks inside `torch.compile` are not
@@ -239,7 +239,7 @@ class PhasesInstrument:
 
             return next_batch
 
-        with _replaced(loader_iterator, "__next__", watched):
+        with replaced(loader_iterator, "__next__", watched):
             yield
 
     @contextlib.contextmanager
@@ -252,7 +252,7 @@ class PhasesInstrument:
 
             return backward
 
-        with _replaced(sys.modules[module], name, watched):
+        with replaced(sys.modules[module], name, watched):
             yield
 
 
@@ -285,16 +285,3 @@ def _without_warning(begins: str) -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # the program has made its own list meanwhile
             warnings.filters.remove(ours)  # type: ignore[attr-defined]
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """Context manager: replace `owner.name` by the result of `make`; restores it unless it was replaced again."""
-    before = getattr(owner, name)
-    ours = make(before)
-    setattr(owner, name, ours)
-    try:
-        yield
-    finally:
-        if getattr(owner, name) is ours:
-            setattr(owner, name, before)

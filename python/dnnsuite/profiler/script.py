@@ -276,7 +276,7 @@ def when_imported(name: str, then: Callable[[], None]) -> None:
 
 
 class _Watcher(importlib.abc.MetaPathFinder):
-    """Finder of one module, through the other finders, with a loader that reports the import."""
+    """Finder of one module, through the other finders, whose loader reports the import."""
 
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
@@ -289,24 +289,14 @@ class _Watcher(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._then)
+            load = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                load(module)
+                try:
+                    self._then()
+                except Exception as error:
+                    _say(f"optimizers cannot be watched: {error}; this process is not observed")
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
-
-
-class _Loader(importlib.abc.Loader):
-    def __init__(self, loader: Any, then: Callable[[], None]) -> None:
-        self._loader, self._then = loader, then
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self._loader.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        try:
-            self._then()
-        except Exception as error:
-            _say(f"optimizers cannot be watched: {error}; this process is not observed")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)

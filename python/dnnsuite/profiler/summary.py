@@ -22,7 +22,7 @@ from ._windows import FOREIGN, LoopStep, Phase
 from .counters.utilization import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
-    from .data import ProfileData
+    from ._profile import Profile
     from .roofline import Roofline
 
 _BAR = 16
@@ -43,12 +43,12 @@ class Rate:
     unseen: str = ""  # which rare events so few steps cannot have seen
 
 
-def advice(profile: ProfileData) -> list[Advice]:
+def advice(profile: Profile) -> list[Advice]:
     """Return the things to do next, each with the rule that asks for it."""
     return advise(facts(profile))
 
 
-def rate(profile: ProfileData) -> Rate | None:
+def rate(profile: Profile) -> Rate | None:
     """Compute the rate of the steps without instruments if there are at least two, else of the observed ones."""
     quiet = profile.quiet
     steps: Sequence[LoopStep] = quiet if len(quiet) > 1 else profile.active
@@ -62,7 +62,7 @@ def rate(profile: ProfileData) -> Rate | None:
     return Rate(speed, speed * math.exp(-half), speed * math.exp(half), len(steps), steps is quiet, of.why, of.unseen)
 
 
-def record(profile: ProfileData) -> dict[str, Any]:
+def record(profile: Profile) -> dict[str, Any]:
     """Return everything but the tables, as JSON has it."""
     table = profile.tables.get("breakdown")
     roof = under_the_roofs(profile)
@@ -86,12 +86,12 @@ def record(profile: ProfileData) -> dict[str, Any]:
     }
 
 
-def summary(profile: ProfileData) -> str:
+def summary(profile: Profile) -> str:
     """Return the page of text, the most important first."""
     return "\n".join(_lines(profile)) + "\n"
 
 
-def _lines(profile: ProfileData) -> Iterator[str]:
+def _lines(profile: Profile) -> Iterator[str]:
     yield _title(profile)
     yield ""
     if not profile.active:
@@ -117,7 +117,7 @@ def _lines(profile: ProfileData) -> Iterator[str]:
             yield from wrapped(note, "  - ")
 
 
-def _title(profile: ProfileData) -> str:
+def _title(profile: Profile) -> str:
     about = profile.about
     name = about.get("job") or about.get("command") or "this loop"
     extra = [
@@ -131,7 +131,7 @@ def _title(profile: ProfileData) -> str:
     return f"profile of {name}" + (f" ({known})" if known else "")
 
 
-def _why_nothing(profile: ProfileData) -> str:
+def _why_nothing(profile: Profile) -> str:
     ran = profile.ran
     steps = profile.tables.get("steps")
     if steps is not None and (steps["phase"] == FOREIGN).any():
@@ -140,7 +140,7 @@ def _why_nothing(profile: ProfileData) -> str:
     return f"the loop made {ran} steps and the first window opens after {first}; ask for an earlier start"
 
 
-def _facts_lines(profile: ProfileData) -> Iterator[str]:
+def _facts_lines(profile: Profile) -> Iterator[str]:
     found = rate(profile)
     if found is not None:
         how = "without instruments" if found.quiet else "under the instruments"
@@ -164,7 +164,7 @@ def _facts_lines(profile: ProfileData) -> Iterator[str]:
         yield from wrapped(f"unavailable: {row.why}" + (f"; {row.remedy}" if row.remedy else ""), f"  {row.name:<12} ")
 
 
-def _arithmetic_lines(profile: ProfileData) -> Iterator[str]:
+def _arithmetic_lines(profile: Profile) -> Iterator[str]:
     speed = flops_per_s(profile)
     if speed is None:
         return
@@ -220,7 +220,7 @@ def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
         yield from wrapped(row["definition"], f"  {row['class']:<20}{size / 1e6:11.3f} MB{own}  ")
 
 
-def flops_per_s(profile: ProfileData) -> float | None:
+def flops_per_s(profile: Profile) -> float | None:
     """Compute analytic FLOPs of the observed operators over the wall time of their steps; None if they are not
     known."""
     ops = profile.tables.get("ops")
@@ -229,7 +229,7 @@ def flops_per_s(profile: ProfileData) -> float | None:
     return float(ops["flops"].sum()) * 1e9 / profile.wall_ns
 
 
-def under_the_roofs(profile: ProfileData) -> Roofline | None:
+def under_the_roofs(profile: Profile) -> Roofline | None:
     """Place the operators under peaks measured before; None without operators or without peaks.
 
     Peaks are not measured here: that takes seconds of a quiet machine, and is the work of `dnnsuite roofline`.

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import shlex
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from .. import _C
@@ -129,16 +127,3 @@ def _forget_in_child() -> None:
 
 atexit.register(close_at_exit)
 os.register_at_fork(after_in_child=_forget_in_child)
-
-
-def commands(command: Sequence[str], output: str = "profile") -> dict[str, str]:
-    """Return command lines by purpose with which NVIDIA's tools collect only the window of `command`."""
-    run, out = shlex.join(command), shlex.quote(output)
-    nsys = "nsys profile --capture-range-end=repeat -t cuda,nvtx"
-    ncu = "ncu --profile-from-start off"
-    return {
-        "timeline, by cudaProfilerApi": f"{nsys} -c cudaProfilerApi -o {out} {run}",
-        "timeline, by NVTX": f"{nsys} --capture-range=nvtx --nvtx-capture=window@dnnsuite -o {out} {run}",
-        "kernels of the window": f"{ncu} -o {out} {run}",
-        "kernels of its steps": f"{ncu} --nvtx --nvtx-include dnnsuite@step/ -o {out} {run}",
-    }

@@ -55,19 +55,6 @@ def test_printed_as_tbd_did():
     ]
 
 
-def test_per_batch_size():
-    kernels = pd.DataFrame({"batch_size": [8, 1, 8], "cycles": [1, 1, 3], "fma": [10.0, 5.0, 30.0]})
-    found = core_utilization(kernels, ["fma"], by="batch_size", step_cycles={1: 2, 8: 8})
-    assert found[["batch_size", "pct_of_busy", "pct_of_step"]].values.tolist() == [[1, 5, 2.5], [8, 25, 12.5]]
-    assert format_core_utilization(found).splitlines() == [
-        "batch_size 1",
-        "fma\t5.00000 %",
-        "batch_size 8",
-        "fma\t25.00000 %",
-    ]
-    assert "batch_size" in definitions(found)
-
-
 def test_what_was_not_counted_is_left_out_and_said():
     kernels = pd.DataFrame({"cycles": [1, 1, math.nan], "fma": [10.0, math.nan, 90.0]})
     found = core_utilization(kernels, ["fma"]).iloc[0]
@@ -81,7 +68,6 @@ def test_tables_that_make_no_sense():
     kernels = pd.DataFrame({"cycles": [5, 5], "fma": [1.0, 1.0]})
     for table, arguments, words in (
         (kernels, {}, "no column fp16, tensor, sfu"),
-        (kernels, {"cores": ["fma"], "by": "batch_size"}, "no column batch_size"),
         (kernels.assign(cycles=-1), {"cores": ["fma"]}, "negative"),
         (kernels, {"cores": ["fma"], "step_cycles": 9}, "overlap in time"),
     ):

@@ -11,12 +11,12 @@ from dnnsuite import ops as _operators  # noqa: F401  (registers them)
 from dnnsuite.errors import Unavailable
 from dnnsuite.profiler import Instrument
 from dnnsuite.profiler.cpu import OpsInstrument
-from dnnsuite.profiler.cpu._ops import ForeignRecorders
+from dnnsuite.profiler.cpu._ops import told_of_recorders
 from dnnsuite.timing import now_ns
 
 
-def recorded(function, steps=1, spans=None):
-    instrument = OpsInstrument(spans)
+def recorded(function, steps=1):
+    instrument = OpsInstrument()
     instrument.open()
     instrument.start()
     for i in range(steps):
@@ -102,18 +102,6 @@ def test_other_threads_are_seen_and_a_stride_of_zero_is_read_once():
     assert row["bytes"] == 4 * (32 * 16 + 3 * 8 * 16 + 3 * 32 * 8)
 
 
-def test_spans_name_the_phases():
-    spans = []
-
-    def step():
-        begin = now_ns()
-        torch.ones(4, 4).mm(torch.ones(4, 4))
-        spans.append((begin, now_ns() + 10**7, "mine"))
-
-    table, _ = recorded(step, spans=lambda: spans)
-    assert table[table["name"] == "aten::mm"]["phase"].tolist() == ["mine"]
-
-
 def test_a_second_profiler_gives_way_and_the_first_goes_on():
     instrument = OpsInstrument()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
@@ -140,13 +128,12 @@ def test_an_empty_window_has_an_empty_table():
 @pytest.mark.parametrize("make", [torch.profiler.profile, legacy.profile], ids=["torch.profiler", "autograd"])
 def test_the_start_of_another_recorder_is_told_and_torch_is_left_as_it_was(make):
     told, before = [], legacy.profile.__init__
-    foreign = ForeignRecorders(lambda: told.append(True))
-    foreign.watch()
+    foreign = told_of_recorders(lambda: told.append(True))
     with make():
         torch.ones(2).sum()
     assert told
-    foreign.leave()
-    foreign.leave()
+    foreign.close()
+    foreign.close()
     assert legacy.profile.__init__ is before
     count = len(told)
     with make():

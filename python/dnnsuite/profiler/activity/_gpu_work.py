@@ -15,6 +15,7 @@ from ... import _C, host
 from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument, Unavailable
 from ...timing import now_ns
+from ..instrument import Instrument
 from .tables import TABLES, join_columns, save_records, tables_of
 
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
@@ -75,7 +76,7 @@ def _of_no_launch(part: dict[str, Any]) -> int:
     return int(np.isin(of_graphs, others).sum())
 
 
-class ActivityInstrument:
+class ActivityInstrument(Instrument):
     """Kernels, copies and host calls of this process's GPUs, with a precision of ns.
 
     Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
@@ -119,9 +120,6 @@ class ActivityInstrument:
     def start(self) -> None:
         """Wait for the devices, then record."""
         self._opened().start()
-
-    def step(self, index: int) -> None:
-        """Do nothing: records carry their times."""
 
     def stop(self) -> None:
         """Wait for the devices, and keep what was recorded.

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..._C import CounterDevice, CounterHost, RangeCounters, SampledCounters, counter_chips, cupti_version
 from ...errors import Error, Unavailable, did_you_mean
@@ -197,40 +197,28 @@ def with_suffix(unit: str, metric: str) -> str:
     return unit
 
 
-class Backend(Protocol):
-    """Counter interface of a GPU, as the instruments use it."""
-
-    def device(self, ordinal: int) -> Any:
-        """Open the GPU, which has a `chip`. Raises Unavailable without a GPU, or where its counters are unavailable."""
-
-    def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> Any:
-        """Open a session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""
-
-    def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> Any:
-        """Open a session that samples: start, stop, close, take."""
-
-    def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
-        """Return names and values [ranges or samples][metrics] of a counter-data image."""
-
-
-class CuptiBackend:
-    """Backend of CUPTI."""
+class Backend:
+    """Counters of a GPU by CUPTI, as the instruments use them."""
 
     def device(self, ordinal: int) -> CounterDevice:
+        """Open the GPU, which has a `chip`. Raises Unavailable without a GPU, or where its counters are unavailable."""
         register_vendor_folders()
         return CounterDevice(ordinal)
 
     def ranges(self, device: Any, groups: Sequence[Sequence[str]], kernels: bool, max_ranges: int) -> RangeCounters:
+        """Open a session that counts: start, mark, step, stop, close, take, passes, steps_left_out."""
         return RangeCounters(device, [list(group) for group in groups], kernels, max_ranges)
 
     def sampled(self, device: Any, metrics: Sequence[str], **options: Any) -> SampledCounters:
+        """Open a session that samples: start, stop, close, take."""
         return SampledCounters(device, list(metrics), **options)
 
     def evaluate(self, chip: str, image: bytes, metrics: Sequence[str], collection: str = "ranges") -> dict[str, Any]:
+        """Return names and values [ranges or samples][metrics] of a counter-data image."""
         return host(chip, collection).evaluate(image, list(metrics))
 
 
-CUPTI = CuptiBackend()
+CUPTI = Backend()
 
 
 _CAP_SYS_ADMIN = 21

@@ -9,7 +9,7 @@ from typing import Any
 from ..._lazy import numpy as np
 from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument
-from ..instrument import define
+from ..instrument import Instrument, define
 from .catalogue import CUPTI, Backend, unit_of
 from .roles import Selection, remarks, select
 
@@ -31,7 +31,7 @@ _DEFINITIONS = {
 }
 
 
-class PmSamplingInstrument:
+class PmSamplingInstrument(Instrument):
     """Samples of a whole device, other processes on it included.
 
     Args:
@@ -90,9 +90,6 @@ class PmSamplingInstrument:
         """Open a window: sampling begins, and a thread fetches."""
         self._opened().start()
         self._running = True
-
-    def step(self, index: int) -> None:
-        """Do nothing: samples belong to steps by their times."""
 
     def stop(self) -> None:
         """Close the window; all its samples are there on return."""

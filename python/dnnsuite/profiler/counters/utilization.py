@@ -10,7 +10,7 @@ are pure: tables in, tables out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..._lazy import pandas as pd
@@ -29,43 +29,32 @@ _DEFINITIONS = {
 
 
 def core_utilization(
-    kernels: pd.DataFrame,
-    cores: Sequence[str] = CORES,
-    weight: str = "cycles",
-    step_cycles: float | Mapping[object, float] | None = None,
-    by: str | None = None,
+    kernels: pd.DataFrame, cores: Sequence[str] = CORES, step_cycles: float | None = None
 ) -> pd.DataFrame:
     """Utilisation of each kind of core over kernels.
 
     Args:
-        kernels: one row per kernel; column `weight` in cycles, one column per core in % of peak. NaN is "not counted"
+        kernels: one row per kernel; column `cycles`, one column per core in % of peak. NaN is "not counted"
             and leaves the kernel out of that core's mean; `left_out` counts these.
-        step_cycles: elapsed cycles of the whole step, idle ones included, for `pct_of_step`; per value of
-            `by` if given.
-        by: a column to group by, as "batch_size".
+        step_cycles: elapsed cycles of the whole step, idle ones included, for `pct_of_step`.
 
     Raises:
         InvalidArgument: a column is missing, a weight is negative, or the step is shorter than its kernels: more than
             one of them ran at a time, and their cycles cannot be added.
     """
-    missing = [column for column in (weight, *cores, *([by] if by else [])) if column not in kernels]
+    missing = [column for column in ("cycles", *cores) if column not in kernels]
     if missing:
         raise InvalidArgument(f"no column {', '.join(missing)}; the table has {', '.join(map(str, kernels.columns))}")
-    if (kernels[weight] < 0).any():
-        raise InvalidArgument(f"negative {weight}: cycles cannot be")
-    parts = kernels.groupby(by, sort=True) if by else [(None, kernels)]
-    rows = []
-    for value, part in parts:
-        cycles = step_cycles.get(value) if isinstance(step_cycles, Mapping) else step_cycles
-        rows += [({by: value} if by else {}) | _of_core(part, core, weight, cycles) for core in cores]
-    columns = [*([by] if by else []), "core", "pct_of_busy", "pct_of_step", "counted", "left_out"]
-    return define(pd.DataFrame(rows, columns=columns), {**_DEFINITIONS, **({by: f"{by} of the run"} if by else {})})
+    if (kernels["cycles"] < 0).any():
+        raise InvalidArgument("negative cycles: cycles cannot be")
+    rows = [_of_core(kernels, core, step_cycles) for core in cores]
+    return define(pd.DataFrame(rows, columns=[name for name in _DEFINITIONS if name != "sd"]), _DEFINITIONS)
 
 
-def _of_core(part: pd.DataFrame, core: str, weight: str, step_cycles: float | None) -> dict[str, object]:
-    counted = part[[weight, core]].dropna()
-    busy_cycles = float(counted[weight].sum())
-    used = float((counted[weight] * counted[core]).sum())
+def _of_core(part: pd.DataFrame, core: str, step_cycles: float | None) -> dict[str, object]:
+    counted = part[["cycles", core]].dropna()
+    busy_cycles = float(counted["cycles"].sum())
+    used = float((counted["cycles"] * counted[core]).sum())
     if step_cycles is not None and busy_cycles > step_cycles:
         raise InvalidArgument(
             f"the kernels' {busy_cycles:.0f} cycles do not fit into the step's {step_cycles:.0f}: they overlap in time"
@@ -80,16 +69,8 @@ def _of_core(part: pd.DataFrame, core: str, weight: str, step_cycles: float | No
 
 
 def format_core_utilization(table: pd.DataFrame, column: str = "pct_of_busy") -> str:
-    """Format the lines of TBD's script, `fma\\t17.50765 %`; each group under its title."""
-    extra = [name for name in table.columns if name not in _DEFINITIONS]
-    lines = []
-    last: object = None
-    for _, row in table.iterrows():
-        if extra and row[extra[0]] != last:
-            last = row[extra[0]]
-            lines.append(f"{extra[0]} {last}")
-        lines.append(f"{row['core']}\t{row[column]:.5f} %")
-    return "\n".join(lines)
+    """Format the lines of TBD's script, `fma\\t17.50765 %`."""
+    return "\n".join(f"{core}\t{value:.5f} %" for core, value in zip(table["core"], table[column], strict=True))
 
 
 def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:

@@ -10,70 +10,48 @@ import functools
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from math import prod
 from typing import Any
 
 from ..._C import exit_without_destructors
-from ..._lazy import numpy as np
 from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
-from ..instrument import define
+from ..instrument import Instrument, define, replaced
 from ._classes import class_of, inner_phase, phase_of, replayed_phases
 from ._nesting import RecordedArguments, nest
 
 _WHAT = (("profile", "__init__"), ("profile", "__enter__"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
 
 
-class ForeignRecorders:
-    """Watch that calls `give_way` just before the program starts torch.profiler or torch.autograd.profiler.
+def told_of_recorders(tell: Callable[[], None]) -> ExitStack:
+    """Call `tell` just before the program starts torch.profiler or torch.autograd.profiler, until the result is closed.
 
     torch.profiler makes a `torch.autograd.profiler.profile` for each of its cycles, at its beginning.
     """
+    from torch.autograd import profiler
 
-    def __init__(self, give_way: Callable[[], None]) -> None:
-        self._give_way = give_way
-        self._undo: ExitStack | None = None
-
-    def watch(self) -> None:
-        """Begin, after this package's recorder has started."""
-        from torch.autograd import profiler
-
-        with ExitStack() as undo:
-            for kind, method in _WHAT:
-                undo.enter_context(self._watched(getattr(profiler, kind), method))
-            self._undo = undo.pop_all()
-
-    def leave(self) -> None:
-        """End. Idempotent."""
-        undo, self._undo = self._undo, None
-        if undo is not None:
-            undo.close()
-
-    @contextmanager
-    def _watched(self, owner: Any, method: str) -> Iterator[None]:
-        before = getattr(owner, method)
-
+    def watched(before: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(before)
         def started(*args: Any, **kwargs: Any) -> Any:
-            self._give_way()
+            tell()
             return before(*args, **kwargs)
 
-        setattr(owner, method, started)
-        try:
-            yield
-        finally:
-            if getattr(owner, method) is started:
-                setattr(owner, method, before)
+        return started
+
+    with ExitStack() as undo:
+        for kind, method in _WHAT:
+            undo.enter_context(replaced(getattr(profiler, kind), method, watched))
+        return undo.pop_all()
 
 
 _COLUMNS = {
     "name": "operator, with its namespace, or what torch calls a step of its own",
     "class": "kind of work, by name: gemm, conv, attention, norm, elementwise, copy, view, ...",
-    "phase": "innermost span around it; without spans backward, optimizer or data by what called it, else forward",
+    "phase": "backward, optimizer or data by what called it, else forward",
     "step": "number of the step within its window; -1 after the last",
     "thread": "torch's number of the thread",
     "depth": "how many events of its thread are around it",
@@ -105,11 +83,8 @@ _COMPOSITES = {"aten::layer_norm", "aten::batch_norm", "aten::group_norm", "aten
 Row = tuple[Any, ...]
 
 
-class OpsInstrument:
+class OpsInstrument(Instrument):
     """Recorder of operators by torch.profiler's CPU activity, in all threads, replays of captured steps included.
-
-    Args:
-        spans: gives (t0_ns, t1_ns, name) of the program's spans, for the column `phase`; none by default.
 
     Table `ops`, one row for each call. It takes 1 to 2 µs a call from the program: see the overhead that a profile
     prints. FLOPs and bytes are computed, not counted. If the program starts a torch.profiler, that one records, and
@@ -118,8 +93,7 @@ class OpsInstrument:
 
     name = "ops"
 
-    def __init__(self, spans: Callable[[], Iterable[tuple[int, int, str]]] | None = None) -> None:
-        self._spans = spans
+    def __init__(self) -> None:
         self._profiler: Any = None
         self._ends: list[tuple[int, int]] = []
         self._rows: list[Row] = []
@@ -127,7 +101,7 @@ class OpsInstrument:
         self._offset_ns = 0
         self._owner = 0
         self.gave_way = False  # to a recorder of the program's, in the window that is open
-        self._foreign = ForeignRecorders(self._give_way)
+        self._foreign = ExitStack()  # open while a recorder of the program would be noticed
 
     def open(self) -> None:
         """Take torch's profiler. Raises Unavailable while another one records."""
@@ -161,12 +135,12 @@ class OpsInstrument:
         self._profiler.start()
         _RECORDED.append(True)
         _recording.add(self)
-        self._foreign.watch()
+        self._foreign = told_of_recorders(self._give_way)
 
     def _give_way(self) -> None:
         self.gave_way = True
         self._note(_GAVE_WAY)
-        self._foreign.leave()
+        self._foreign.close()
         profiler = self._take_profiler()
         if profiler is not None:
             self._read(profiler)
@@ -175,7 +149,7 @@ class OpsInstrument:
         self._ends.append((index, now_ns()))
 
     def stop(self) -> None:
-        self._foreign.leave()
+        self._foreign.close()
         profiler = self._take_profiler()
         if profiler is not None:
             self._read(profiler)
@@ -229,14 +203,7 @@ class OpsInstrument:
             filled = replayed_phases([events[i].name() for i in lane], [own[i] for i in lane])
             for i, phase in zip(lane, filled, strict=True):
                 own[i] = phase
-        named = [None] * len(t0)
-        if self._spans is not None:  # by time, not by thread: autograd and step runners work in other threads
-            spans = pd.DataFrame([*self._spans()], columns=["t0_ns", "t1_ns", "name"])
-            names = [*spans["name"], None]
-            from ..activity import innermost  # imports numpy
-
-            named = [names[row] for row in innermost(spans, np.array(t0, np.int64))]
-        return [span or phase or "forward" for span, phase in zip(named, own, strict=True)]
+        return [phase or "forward" for phase in own]
 
     def tables(self) -> dict[str, pd.DataFrame]:
         table = pd.DataFrame(self._rows, columns=list(_COLUMNS))
@@ -251,7 +218,7 @@ class OpsInstrument:
         return found
 
     def close(self) -> None:
-        self._foreign.leave()
+        self._foreign.close()
         profiler = self._take_profiler()
         if profiler is not None:
             profiler.stop()

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..._lazy import pandas as pd
 from ...errors import InvalidArgument, Unavailable
+from ..instrument import Instrument
 from ..sampler import Reading, Row, Sampler, samples_table
 from ._quantities import DEFINITIONS, GPM_DEFINITIONS, QUANTITIES, Gpm, Value, energy_j
 
@@ -175,7 +176,7 @@ def _gpm(nvml: Any, handle: Any, instance: int | None) -> Callable[[], Gpm] | No
 _ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
-class NvmlInstrument:
+class NvmlInstrument(Instrument):
     """Sampler of GPUs in a thread: utilisation, memory, power, energy, clocks, temperature, processes, GPM.
 
     Args:
@@ -221,9 +222,6 @@ class NvmlInstrument:
 
     def start(self) -> None:
         self._sampler.start()
-
-    def step(self, index: int) -> None:
-        """Do nothing: samples go by the clock."""
 
     def stop(self) -> None:
         self._sampler.stop()
