@@ -167,18 +167,16 @@ def _details(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     if has_decimal_comma(texts.cat.categories, texts[whole].astype(str).unique()):
         texts = with_points(texts)
     values, words = numbers(path, texts)
-    units = [to_base(str(unit)) for unit in rows["Metric Unit"].cat.categories]
-    codes = rows["Metric Unit"].cat.codes.to_numpy()
-    bases = list(dict.fromkeys(unit for _, unit in units))
-    unit_codes = np.array([bases.index(unit) for _, unit in units] or [0])[codes]
+    units = rows["Metric Unit"].cat
+    factors, bases = _in_base_units(list(units.categories), units.codes.to_numpy())
     return pd.DataFrame(
         {
             "kernel_id": ids,
             **_identity(rows),
             "section": _texts(rows, "Section Name"),
             "metric": rows["Metric Name"].array,
-            "unit": pd.Categorical.from_codes(unit_codes, pd.Index(bases)),
-            "value": values * np.array([factor for factor, _ in units] or [1.0])[codes],
+            "unit": bases,
+            "value": values * factors,
             "text": rows["Metric Value"].astype(object).where(words, None).array,
         }
     )
@@ -194,23 +192,29 @@ def _raw(path: Path, rows: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
         rows = rows.assign(**{metric: with_points(rows[metric]) for metric in metrics})
     for number, metric in enumerate(metrics):
         found, words = numbers(path, rows[metric])
-        values[:, number] = found * to_base(units[metric])[0]
+        values[:, number] = found
         texts[words, number] = rows[metric].astype(object).to_numpy()[words]
     tiled = np.tile(np.arange(width), count)
-    bases = [to_base(units[metric])[1] for metric in metrics]
-    distinct = list(dict.fromkeys(bases))
-    unit_codes = np.array([distinct.index(base) for base in bases], int)
+    factors, bases = _in_base_units([units[metric] for metric in metrics], tiled)
     return pd.DataFrame(
         {
             "kernel_id": _kernel_ids(rows).repeat(width),
             **{name: texts.repeat(width) for name, texts in _identity(rows).items()},
             "section": _texts(rows, "").repeat(width),
             "metric": pd.Categorical.from_codes(tiled, pd.Index(metrics)),
-            "unit": pd.Categorical.from_codes(unit_codes[tiled], pd.Index(distinct)),
-            "value": values.ravel(),
+            "unit": bases,
+            "value": values.ravel() * factors,
             "text": pd.Series(texts.ravel(), dtype=object),
         }
     )
+
+
+def _in_base_units(units: Sequence[str], codes: Any) -> tuple[Any, pd.Categorical[Any]]:
+    """Return the factor of each value and its base unit; `codes` says which of the units each value has."""
+    pairs = [to_base(str(unit)) for unit in units] or [(1.0, "")]
+    bases = list(dict.fromkeys(base for _, base in pairs))
+    place = np.array([bases.index(base) for _, base in pairs])
+    return np.array([factor for factor, _ in pairs])[codes], pd.Categorical.from_codes(place[codes], pd.Index(bases))
 
 
 def _raw_has_decimal_comma(rows: pd.DataFrame, metrics: Sequence[str], units: dict[str, str]) -> bool:

@@ -69,10 +69,15 @@ def run_script(
     """
     choose(metrics)
     windows_of(start_iteration, profile_iterations)  # checks both
-    settings = _settings(out, start_iteration, profile_iterations, metrics, stop, step_on)
+    check_choice("--step-on", step_on, script.STEP_ON)
+    # The profile begins when the first step has ended: before that nothing shows that there are steps.
+    schedule, steps = windows_of(max(1, start_iteration), profile_iterations)
     given, is_new = out, not out.exists()
     out = _take(out)
-    settings |= {"out": str(out.absolute()), "quiet": quiet}
+    settings = {
+        "out": str(out.absolute()), "schedule": asdict(schedule), "steps": steps, "metrics": metrics, "stop": stop,
+        "step_on": step_on, "quiet": quiet,
+    }  # fmt: skip
     if out != given and not quiet:
         print(f"dnnsuite: {given} holds an earlier run; this one is in {out}", file=sys.stderr, flush=True)
     try:
@@ -129,23 +134,6 @@ def _let_go(out: Path, is_new: bool) -> None:
         (out / script.RUN).unlink(missing_ok=True)
         if is_new:
             out.rmdir()
-
-
-def _settings(
-    out: Path, start_iteration: int, profile_iterations: int, metrics: str, stop: bool, step_on: str
-) -> dict[str, Any]:
-    """Return the settings of the profiler in the command's processes, checked."""
-    check_choice("--step-on", step_on, script.STEP_ON)
-    # The profile begins when the first step has ended: before that nothing shows that there are steps.
-    schedule, steps = windows_of(max(1, start_iteration), profile_iterations)
-    return {
-        "out": str(out.absolute()),
-        "schedule": asdict(schedule),
-        "steps": steps,
-        "metrics": metrics,
-        "stop": stop,
-        "step_on": step_on,
-    }
 
 
 def _environment(settings: dict[str, Any]) -> dict[str, str]:

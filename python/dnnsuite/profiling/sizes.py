@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._files import read_json
 from .._lazy import pandas as pd
@@ -24,9 +24,6 @@ from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
 from .single_run import SingleRun, config_of
 from .throughput_request import check_limits, refuse_twice
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -166,7 +163,7 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
             details={**{name: result[name] for name in _FOUND if name in result}, "monitor": monitor.record()},
         )
 
-    return single.run(folder, _name(size), _Ticker(say).tick, figures)[0]
+    return single.run(folder, _name(size), _ticker(say), figures)[0]
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:
@@ -189,18 +186,19 @@ def _environment(request: Request) -> dict[str, str]:
     return chosen
 
 
-class _Ticker:
-    """Report the worker's progress, each time it has changed by a tenth."""
+def _ticker(say: Callable[[str], None]) -> Callable[[Path], None]:
+    """Return a function that reports the worker's progress, each time it has changed by a tenth."""
+    tenth = 0
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say, self._tenth = say, 0
-
-    def tick(self, directory: Path) -> None:
+    def tick(directory: Path) -> None:
+        nonlocal tenth
         with suppress(OSError, ValueError):
             done, steps = map(int, (directory / "progress.txt").read_text().split())
-            if done * 10 // steps > self._tenth:
-                self._tenth = done * 10 // steps
-                self._say(f"step {done} of {steps}")
+            if done * 10 // steps > tenth:
+                tenth = done * 10 // steps
+                say(f"step {done} of {steps}")
+
+    return tick
 
 
 def rows(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

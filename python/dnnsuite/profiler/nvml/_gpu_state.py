@@ -5,6 +5,8 @@ each refuses, and the reasons that it gives for slow clocks.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -271,15 +273,21 @@ def _load() -> Any:
 
 def _integrated(rows: list[Row]) -> Iterator[Row]:
     """Yield rows of energy for devices that report power but no energy."""
-    counted = {row[1] for row in rows if row[2] == "energy"}
-    power: dict[str, list[Row]] = {}
-    for row in rows:
-        if row[2] in ("power", "power_average") and row[1] not in counted:
-            power.setdefault(row[1], []).append(row)
-    for device, found in power.items():
-        times = [row[0] for row in found]
-        for t_ns, energy in zip(times, energy_j(times, [row[3] for row in found]), strict=True):
-            yield (t_ns, device, "energy_integrated", energy, "J")
+    counted = _by_device(rows, "energy")
+    for device, found in _by_device(rows, "power", "power_average").items():
+        if device not in counted:
+            times, watts = map(list, zip(*found, strict=True))
+            for t_ns, energy in zip(times, energy_j(times, watts), strict=True):
+                yield (t_ns, device, "energy_integrated", energy, "J")
+
+
+def _by_device(rows: list[Row], *names: str) -> dict[str, list[tuple[int, float]]]:
+    """Collect (time, value) of the quantities of these names, by device."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for t_ns, device, name, value, _ in rows:
+        if name in names:
+            found.setdefault(device, []).append((t_ns, value))
+    return found
 
 
 def _numbering(by_environment: bool) -> Iterator[str]:
@@ -293,25 +301,16 @@ def _numbering(by_environment: bool) -> Iterator[str]:
 
 
 def _slowed(rows: list[Row]) -> Iterator[str]:
-    seen: dict[str, list[int]] = {}
-    for row in rows:
-        if row[2] == "clock_reasons":
-            seen.setdefault(row[1], []).append(int(row[3]))
-    for device, reasons in seen.items():
-        slowed = [bits & SLOWED for bits in reasons if bits & SLOWED]
+    for device, found in _by_device(rows, "clock_reasons").items():
+        slowed = [int(bits) & SLOWED for _, bits in found if int(bits) & SLOWED]
         if slowed:
-            every = 0
-            for bits in slowed:
-                every |= bits
-            share = 100 * len(slowed) / len(reasons)
-            yield f"{device}: clocks were limited in {share:.0f} % of samples: {', '.join(decode_reasons(every))}"
+            every = decode_reasons(functools.reduce(operator.or_, slowed))
+            share = 100 * len(slowed) / len(found)
+            yield f"{device}: clocks were limited in {share:.0f} % of samples: {', '.join(every)}"
 
 
 def _contended(rows: list[Row]) -> Iterator[str]:
-    most: dict[str, float] = {}
-    for row in rows:
-        if row[2] == "other_processes":
-            most[row[1]] = max(most.get(row[1], 0.0), row[3])
+    most = {device: max(count for _, count in found) for device, found in _by_device(rows, "other_processes").items()}
     shared = {device: count for device, count in most.items() if count}
     if shared and _in_a_pid_namespace():
         yield (

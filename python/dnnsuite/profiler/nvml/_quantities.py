@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from ..._lazy import numpy as np
+
 _MHZ = 1_000_000
 _POWER_INSTANT = 186  # NVML_FI_DEV_POWER_INSTANT
 
@@ -30,6 +32,15 @@ class Quantity(NamedTuple):
 
     call: str  # the function of NVML, for notes
     read: Callable[[Any, Any], Iterator[Value]]  # of (pynvml, handle)
+
+
+def _one(call: str, name: str, unit: str, *arguments: str, factor: float = 1.0) -> Quantity:
+    """A quantity that is the result of one call; `arguments` are constants of NVML by name."""
+
+    def read(nvml: Any, handle: Any) -> Iterator[Value]:
+        yield Value(name, getattr(nvml, call)(handle, *(getattr(nvml, each) for each in arguments)) * factor, unit)
+
+    return Quantity(call, read)
 
 
 def _utilization(nvml: Any, handle: Any) -> Iterator[Value]:
@@ -58,14 +69,6 @@ def _power(nvml: Any, handle: Any) -> Iterator[Value]:
     yield Value("power_average", nvml.nvmlDeviceGetPowerUsage(handle) / 1e3, "W")
 
 
-def _power_limit(nvml: Any, handle: Any) -> Iterator[Value]:
-    yield Value("power_limit", nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3, "W")
-
-
-def _energy(nvml: Any, handle: Any) -> Iterator[Value]:
-    yield Value("energy", nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3, "J")
-
-
 def _clock(name: str, domain: str) -> Callable[[Any, Any], Iterator[Value]]:
     def read(nvml: Any, handle: Any) -> Iterator[Value]:
         kind = getattr(nvml, domain)
@@ -83,10 +86,6 @@ def _reasons(nvml: Any, handle: Any) -> Iterator[Value]:
     yield Value("clock_reasons", bits, "bits")
 
 
-def _temperature(nvml: Any, handle: Any) -> Iterator[Value]:
-    yield Value("temperature", nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU), "°C")
-
-
 def _processes(nvml: Any, handle: Any) -> Iterator[Value]:
     running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     others = [each for each in running if each.pid != os.getpid()]
@@ -99,12 +98,12 @@ QUANTITIES = (
     Quantity("nvmlDeviceGetUtilizationRates", _utilization),
     Quantity("nvmlDeviceGetMemoryInfo", _memory),
     Quantity("nvmlDeviceGetPowerUsage", _power),
-    Quantity("nvmlDeviceGetEnforcedPowerLimit", _power_limit),
-    Quantity("nvmlDeviceGetTotalEnergyConsumption", _energy),
+    _one("nvmlDeviceGetEnforcedPowerLimit", "power_limit", "W", factor=1e-3),
+    _one("nvmlDeviceGetTotalEnergyConsumption", "energy", "J", factor=1e-3),
     Quantity("nvmlDeviceGetClockInfo(SM)", _clock("sm", "NVML_CLOCK_SM")),
     Quantity("nvmlDeviceGetClockInfo(MEM)", _clock("memory", "NVML_CLOCK_MEM")),
     Quantity("nvmlDeviceGetCurrentClocksEventReasons", _reasons),
-    Quantity("nvmlDeviceGetTemperature", _temperature),
+    _one("nvmlDeviceGetTemperature", "temperature", "°C", "NVML_TEMPERATURE_GPU"),
     Quantity("nvmlDeviceGetComputeRunningProcesses", _processes),
 )
 
@@ -134,12 +133,9 @@ DEFINITIONS = {
 
 def energy_j(t_ns: list[int], power_w: list[float]) -> list[float]:
     """Integrate energy since the first sample, J, by the trapezoidal rule, for a GPU without an energy counter."""
-    total, energies = 0.0, []
-    for i in range(len(t_ns)):
-        if i:
-            total += (t_ns[i] - t_ns[i - 1]) / 1e9 * (power_w[i] + power_w[i - 1]) / 2
-        energies.append(total)
-    return energies
+    seconds, watts = np.array(t_ns, float) / 1e9, np.array(power_w, float)
+    between: list[float] = np.cumsum(np.diff(seconds) * (watts[1:] + watts[:-1]) / 2).tolist()
+    return [0.0, *between][: len(t_ns)]
 
 
 _MIB = 1 << 20
