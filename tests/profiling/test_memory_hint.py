@@ -57,3 +57,18 @@ def test_the_holders_of_a_gpu_are_nvidia_smis(tmp_path, monkeypatch):
     said = "\n".join(hint([result(4, "oom")], "cuda"))
     assert "1.0 GiB are free on this GPU" in said
     assert "python3 (process 71): 20.0 GiB" in said
+
+
+def test_the_gpu_of_the_hint_is_the_one_that_the_process_sees(tmp_path, monkeypatch):
+    script = tmp_path / "nvidia-smi"
+    script.write_text(
+        '#!/bin/sh\ncase "$*" in *apps*) ;; *--id=1*) echo 2048;; *--id=0*) echo 1024;; *) echo 9;; esac\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for visible, free in (("1,0", "2.0 GiB"), (None, "1.0 GiB")):
+        if visible:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        else:
+            monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        assert f"{free} are free on this GPU" in "\n".join(hint([result(4, "oom")], "cuda"))

@@ -105,10 +105,10 @@ class StepEnds:
         """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, and `torch.autograd.grad`: the end of the
         outermost one is reported."""
         autograd = sys.modules["torch.autograd"]
-        for name, report in (("backward", self.backward_ended), ("grad", self.gradient_ended)):
-            setattr(autograd, name, self._reported(getattr(autograd, name), report))
+        for name, kind in (("backward", "backward"), ("grad", "gradient")):
+            setattr(autograd, name, self._reported(getattr(autograd, name), kind))
 
-    def _reported(self, function: Callable[..., Any], report: Callable[[Any], None]) -> Callable[..., Any]:
+    def _reported(self, function: Callable[..., Any], kind: str) -> Callable[..., Any]:
         torch = sys.modules["torch"]
 
         @functools.wraps(function)
@@ -116,7 +116,8 @@ class StepEnds:
             with self._inside("gradients") as outermost:  # checkpoints call it from inside of it
                 result = function(*args, **kwargs)
             if outermost and not torch.compiler.is_compiling() and not kwargs.get("create_graph"):
-                report(args[0] if args else kwargs.get("tensors", kwargs.get("outputs")))
+                of = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+                self._passes(kind, _loop_of_thread(), of)
             return result
 
         return gradients
@@ -150,14 +151,6 @@ class StepEnds:
         if self._settle("optimizer"):
             self._ended(StepEnd("optimizer", optimizer, _device_of_optimizer(optimizer), self._before))
 
-    def backward_ended(self, tensors: Any) -> None:
-        """Report the end of a backward pass if no optimizer ends the steps."""
-        self._passes("backward", _loop_of_thread(), tensors)
-
-    def gradient_ended(self, outputs: Any) -> None:
-        """Report the end of a call of `torch.autograd.grad` if neither an optimizer nor backward ends the steps."""
-        self._passes("gradient", _loop_of_thread(), outputs)
-
     def forward_ended(self, module: Any, output: Any) -> None:
         """Report the end of a module's call if no gradient is computed."""
         if len(self.modules) < _PATIENCE["forward"][1]:
@@ -165,6 +158,7 @@ class StepEnds:
         self._passes("forward", module, output)
 
     def _passes(self, kind: str, loop: object, tensors: Any) -> None:
+        """Report an end of `kind`, if nothing that says more ends the steps."""
         if loop is None or self._is_weaker(kind):
             return
         with self._lock:

@@ -103,13 +103,16 @@ class PhasesInstrument(Instrument):
             raise Unavailable("the process has not imported torch", remedy="import torch before profiling")
 
     def start(self) -> None:
+        from .._torch import loader_iterator
+
         with contextlib.ExitStack() as undo:
-            undo.enter_context(self._data_loader())
+            if loader_iterator is not None:
+                undo.enter_context(replaced(loader_iterator, "__next__", self._in_data))
             if self._with_modules:
-                undo.enter_context(self._modules())
-            undo.enter_context(self._optimizers())
+                self._watch_modules(undo)
+            self._watch_optimizers(undo)
             for name in ("backward", "grad"):
-                undo.enter_context(self._wrapped("torch.autograd", name))
+                undo.enter_context(replaced(sys.modules["torch.autograd"], name, self._in_backward))
             self._undo = undo.pop_all()
 
     @property
@@ -169,8 +172,7 @@ class PhasesInstrument(Instrument):
             self._rows.append((stack.counts, threading.get_native_id(), stack.t0_ns, now, spent_ns))
         stack.t0_ns, stack.cpu0_ns = now, cpu_ns
 
-    @contextlib.contextmanager
-    def _modules(self) -> Iterator[None]:
+    def _watch_modules(self, undo: contextlib.ExitStack) -> None:
         from torch.compiler import is_compiling
         from torch.nn.modules import module
 
@@ -182,17 +184,11 @@ class PhasesInstrument(Instrument):
             if not is_compiling():
                 self._end()
 
-        first = module.register_module_forward_pre_hook(before)
-        second = module.register_module_forward_hook(after, always_call=True)
-        try:
-            with _without_warning("Using `torch.compile(module)` when there are global hooks"):
-                yield
-        finally:
-            first.remove()
-            second.remove()
+        undo.callback(module.register_module_forward_pre_hook(before).remove)
+        undo.callback(module.register_module_forward_hook(after, always_call=True).remove)
+        undo.enter_context(_without_warning("Using `torch.compile(module)` when there are global hooks"))
 
-    @contextlib.contextmanager
-    def _optimizers(self) -> Iterator[None]:
+    def _watch_optimizers(self, undo: contextlib.ExitStack) -> None:
         from torch.optim import optimizer
 
         def before(stepping: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -201,13 +197,8 @@ class PhasesInstrument(Instrument):
             with_closure = (args[0], self._closure(args[1]), *args[2:]) if len(args) > 1 else args
             return with_closure, {name: self._closure(each, name) for name, each in kwargs.items()}
 
-        first = optimizer.register_optimizer_step_pre_hook(before)
-        second = optimizer.register_optimizer_step_post_hook(lambda *_: self._end())
-        try:
-            yield
-        finally:
-            first.remove()
-            second.remove()
+        undo.callback(optimizer.register_optimizer_step_pre_hook(before).remove)
+        undo.callback(optimizer.register_optimizer_step_post_hook(lambda *_: self._end()).remove)
 
     def _closure(self, given: Any, name: str = "closure") -> Any:
         """Return a closure that has its phases counted as its own; anything else as it is."""
@@ -222,38 +213,24 @@ class PhasesInstrument(Instrument):
 
         return closure
 
-    @contextlib.contextmanager
-    def _data_loader(self) -> Iterator[None]:
-        from .._torch import loader_iterator, loader_workers
+    def _in_data(self, following: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        from .._torch import loader_workers
 
-        if loader_iterator is None:
-            yield
-            return
+        @functools.wraps(following)
+        def next_batch(iterator: Any) -> Any:
+            self.loader_workers = loader_workers(iterator)
+            with self.phase("data"):
+                return following(iterator)
 
-        def watched(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            @functools.wraps(following)
-            def next_batch(iterator: Any) -> Any:
-                self.loader_workers = loader_workers(iterator)
-                with self.phase("data"):
-                    return following(iterator)
+        return next_batch
 
-            return next_batch
+    def _in_backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            with self.phase("backward"):
+                return function(*args, **kwargs)
 
-        with replaced(loader_iterator, "__next__", watched):
-            yield
-
-    @contextlib.contextmanager
-    def _wrapped(self, module: str, name: str) -> Iterator[None]:
-        def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(function)
-            def backward(*args: Any, **kwargs: Any) -> Any:
-                with self.phase("backward"):
-                    return function(*args, **kwargs)
-
-            return backward
-
-        with replaced(sys.modules[module], name, watched):
-            yield
+        return backward
 
 
 # (phase that counts, phase begun in it) where the inner one counts from there on.

@@ -107,14 +107,15 @@ def _room_bytes(device: str) -> int | None:
 
 
 def _asked(query: str) -> list[str]:
-    """Lines of nvidia-smi; none where it is missing or says nothing."""
-    command = shutil.which("nvidia-smi")
-    if command is None:
+    """Lines of nvidia-smi on the GPU that this process computes on; none where it is missing or says nothing."""
+    found = shutil.which("nvidia-smi")
+    if found is None:
         return []
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    which = [f"--id={first}"] if first.isdigit() or first.startswith("GPU-") else []
+    command = [found, query, "--format=csv,noheader,nounits", *which]
     try:
-        done = subprocess.run(
-            [command, query, "--format=csv,noheader,nounits"], capture_output=True, text=True, timeout=10, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [line.strip() for line in done.stdout.splitlines() if line.strip()]

@@ -5,6 +5,7 @@ import pytest
 
 from dnnsuite.profiler.cpu._nesting import RecordedArguments, argument_count
 
+RECORDED = ("shapes", "concrete_inputs", "structured_input_shapes", "structured_input_strides", "dtypes")
 SHAPES = [[9, 9], [7], [2, 3], [3, 4], []]
 
 
@@ -23,17 +24,15 @@ def test_the_count_is_that_of_the_schema(name, overload, count):
 
 
 def event(name, shapes):
-    return types.SimpleNamespace(
-        name=lambda: name, overload_name=str, shapes=lambda: shapes, concrete_inputs=lambda: shapes
-    )
+    return types.SimpleNamespace(name=lambda: name, overload_name=str, **dict.fromkeys(RECORDED, lambda: shapes))
 
 
 @pytest.mark.parametrize("below", [0, 1, 2])
 def test_what_lies_below_on_an_interpreters_stack_is_no_argument(below):
-    found = RecordedArguments(event("aten::mm", [*[[9, 9], [7]][:below], [2, 3], [3, 4]]))
+    found = RecordedArguments.of(event("aten::mm", [*[[9, 9], [7]][:below], [2, 3], [3, 4]]))
     assert found.shapes == [[2, 3], [3, 4]]
     assert found.values == [[2, 3], [3, 4]]
 
 
 def test_arguments_of_what_is_no_operator_stay():
-    assert RecordedArguments(event("Optimizer.step#Adam.step", SHAPES)).shapes == SHAPES
+    assert RecordedArguments.of(event("Optimizer.step#Adam.step", SHAPES)).shapes == SHAPES

@@ -90,7 +90,7 @@ def test_the_advice_sees_feature_maps():
     p = observe(lambda: model(torch.randn(4096, 8)).sum().backward())
     from dnnsuite.profiler._advice import facts
 
-    assert facts(p.data).memory_shares["feature maps"] > 90
+    assert facts(p).memory_shares["feature maps"] > 90
 
 
 def test_without_torch_there_is_nothing_to_see(monkeypatch):

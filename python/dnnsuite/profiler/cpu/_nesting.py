@@ -43,45 +43,29 @@ def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> 
     return Nesting(parents, depths, [max(0, each) for each in self_ns])
 
 
-class RecordedArguments:
-    """Arguments of one recorded event.
+class RecordedArguments(NamedTuple):
+    """Arguments of one recorded event; shapes and strides are empty, and values None, where they do not apply.
 
     An operator that TorchScript's interpreter calls, as in the replay of a step, is recorded with the interpreter's
     whole stack: its own arguments are the last.
     """
 
-    def __init__(self, event: Any) -> None:
-        self._event = event
+    shapes: Sequence[Sequence[int]]  # of tensors
+    values: Sequence[Any]  # of other arguments
+    nested_shapes: Sequence[Any]  # shapes, and lists of shapes for lists of tensors
+    nested_strides: Sequence[Any]  # in the same places
+    dtypes: Sequence[str]  # names of C++ types
+
+    @classmethod
+    def of(cls, event: Any) -> RecordedArguments:
+        """Take the arguments of an event of torch.profiler's."""
+        shapes = event.shapes()
         count = argument_count(event.name(), getattr(event, "overload_name", str)())
-        self._foreign = max(0, len(event.shapes()) - count) if count is not None else 0
-
-    @property
-    def shapes(self) -> Sequence[Sequence[int]]:
-        """Shapes of the tensors; empty for other arguments."""
-        return self._own(self._event.shapes())
-
-    @property
-    def values(self) -> Sequence[Any]:
-        """Values of the other arguments; None for a tensor."""
-        return self._own(self._event.concrete_inputs())
-
-    @property
-    def nested_shapes(self) -> Sequence[Any]:
-        """Shapes, and lists of shapes for lists of tensors."""
-        return self._own(self._event.structured_input_shapes())
-
-    @property
-    def nested_strides(self) -> Sequence[Any]:
-        """Strides in the places of `nested_shapes`."""
-        return self._own(self._event.structured_input_strides())
-
-    @property
-    def dtypes(self) -> Sequence[str]:
-        """Names of C++ types."""
-        return self._own(self._event.dtypes())
-
-    def _own(self, recorded: Sequence[Any]) -> Sequence[Any]:
-        return recorded[self._foreign :]
+        foreign = max(0, len(shapes) - count) if count is not None else 0
+        others = (
+            event.concrete_inputs(), event.structured_input_shapes(), event.structured_input_strides(), event.dtypes()
+        )  # fmt: skip
+        return cls(*(each[foreign:] for each in (shapes, *others)))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -173,19 +173,20 @@ class OpsInstrument(Instrument):
         nested = nest(threads, t0, t1)
         phases = self._phases(events, t0, nested.parents)
         steps = _steps_of(t0, self._ends)
-        works = [_work_of(event) for event in events]
+        recorded = [RecordedArguments.of(event) for event in events]
+        works = [_work_of(event.name(), each) for event, each in zip(events, recorded, strict=True)]
         covered = _covered(nested.parents, [bytes_ is not None for _, bytes_ in works], t0)
         rows = []
         for i, event in enumerate(events):
             name = event.name()
             kind = class_of(name, event.activity_type() == _ANNOTATION)
             done, moved = works[i]
-            arguments = RecordedArguments(event)
             counted = moved is not None and not covered[i]
+            shapes = " ".join("x".join(map(str, shape)) for shape in recorded[i].shapes if shape)
             rows.append(
                 (
                     name, kind, phases[i], steps[i], threads[i], nested.depths[i], t0[i], t1[i],
-                    nested.self_ns[i], _shapes_text(arguments), _dtype_of(arguments), done if counted else 0,
+                    nested.self_ns[i], shapes, _dtype_of(recorded[i]), done if counted else 0,
                     float("nan") if moved is None else float(moved), counted,
                 )
             )  # fmt: skip
@@ -292,12 +293,10 @@ def _covered(parents: list[int], known: list[bool], t0: list[int]) -> list[bool]
     return covered
 
 
-def _work_of(event: Any) -> tuple[int, int | None]:
+def _work_of(name: str, arguments: RecordedArguments) -> tuple[int, int | None]:
     """Compute (FLOPs, bytes or None) of one event."""
-    name = event.name()
     if "::" not in name or name in _COMPOSITES:
         return 0, None
-    arguments = RecordedArguments(event)
     inputs = _input_bytes(arguments)
     done = flops.work(name, arguments.shapes, arguments.values) if flops.knows(name) else None
     if done is not None:
@@ -336,8 +335,3 @@ def _elements(shape: Sequence[int], stride: Sequence[int]) -> int:
 
 def _dtype_of(arguments: RecordedArguments) -> str:
     return next((kind for kind in arguments.dtypes if kind in _BYTES), "")
-
-
-def _shapes_text(arguments: RecordedArguments) -> str:
-    shapes = [shape for shape in arguments.shapes if shape]
-    return " ".join("x".join(map(str, shape)) for shape in shapes)

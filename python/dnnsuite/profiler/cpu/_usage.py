@@ -16,7 +16,7 @@ from ..._C import PerfGroup, perf_events
 from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
-from ..instrument import define
+from ..instrument import Instrument, define
 from ..sampler import Reading, Sampler, samples_table
 from ._machine import DEFINITIONS, MachineReader, cpu_times_s, read_text
 from ._ops import OpsInstrument
@@ -115,23 +115,19 @@ class ThreadCounters:
 
     def start(self) -> None:
         """Start counting."""
-        if self._forked():
-            return
-        self.follow()
-        self._counting = True
-        for groups in self._groups.values():
-            for group in groups:
-                group.enable()
+        self._count(True)
 
     def stop(self) -> None:
         """Stop counting."""
+        self._count(False)
+
+    def _count(self, counting: bool) -> None:
         if self._forked():
             return
         self.follow()
-        self._counting = False
-        for groups in self._groups.values():
-            for group in groups:
-                group.disable()
+        self._counting = counting
+        for group in (group for groups in self._groups.values() for group in groups):
+            group.enable() if counting else group.disable()
 
     def read(self) -> list[Count]:
         """Return the counts since `open` of every thread, ended ones included."""
@@ -178,7 +174,7 @@ _STOLEN_PCT = 1.0
 STEAL_EVERY_NS = 50_000_000
 
 
-class CpuInstrument:
+class CpuInstrument(Instrument):
     """Counters and samples while a window is open.
 
     Args:
@@ -198,7 +194,7 @@ class CpuInstrument:
         self._has_pmu = False
         self._counts: list[Count] = []
         self._steps: list[tuple[int, int, int, int, float]] = []
-        self._stolen = _Stolen()
+        self._stolen_s, self._stolen_read_ns = 0.0, 0
         self._last = (0, 0, 0.0)
         self._cpu_ns = 0
         self._began_cpu_ns: int | None = None  # None: no window is open
@@ -223,9 +219,12 @@ class CpuInstrument:
         self._last = self._now(exactly=True)
 
     def _now(self, exactly: bool = False) -> tuple[int, int, float]:
-        """Read (clock ns, CPU ns of this process, s stolen from the machine)."""
+        """Read (clock ns, CPU ns of this process, s stolen from the machine, which may be `STEAL_EVERY_NS` old)."""
         t_ns = now_ns()
-        return t_ns, time.process_time_ns(), self._stolen.at(t_ns, exactly)
+        if exactly or t_ns - self._stolen_read_ns >= STEAL_EVERY_NS:  # reading /proc/stat is slow
+            self._stolen_read_ns = t_ns
+            self._stolen_s = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
+        return t_ns, time.process_time_ns(), self._stolen_s
 
     def step(self, index: int) -> None:
         now = self._now()
@@ -300,20 +299,6 @@ class CpuInstrument:
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.close()
-
-
-class _Stolen:
-    """Seconds stolen from the machine, read at most every `STEAL_EVERY_NS`: reading /proc/stat is slow."""
-
-    def __init__(self) -> None:
-        self._read_ns, self._seconds = 0, 0.0
-
-    def at(self, t_ns: int, exactly: bool = False) -> float:
-        """Return the value at the current time `t_ns`, up to `STEAL_EVERY_NS` old unless `exactly`."""
-        if exactly or t_ns - self._read_ns >= STEAL_EVERY_NS:
-            self._read_ns = t_ns
-            self._seconds = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
-        return self._seconds
 
 
 class ObservedSteps(NamedTuple):
