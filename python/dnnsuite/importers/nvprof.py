@@ -194,19 +194,26 @@ class _Page:
 
     def _pages(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Pages of unified memory in a trace, a row for each time that some moved or a fault was served."""
-        device, time = self._of(_DEVICES), self._of(_DURATIONS)
         sizes = "Unified Memory" if "Unified Memory" in rows else "Size" if "Size" in rows else None
         moved = self._values(rows[sizes], self.units.get(sizes, "")) if sizes else None
         return pd.DataFrame({
             "name": rows["Name"].astype(object),
-            "device": rows[device].astype(object) if device else "",
+            "device": self._devices(rows),
             "count": np.ones(len(rows)),
             "bytes": moved["value"].where(moved["unit"] == "byte") if moved is not None else np.nan,
-            "duration_ns": self._times_of(rows, time),
+            "duration_ns": self._times_of(rows, self._of(_DURATIONS)),
         })  # fmt: skip
 
+    def _devices(self, rows: pd.DataFrame) -> Any:
+        device = self._of(_DEVICES)
+        return rows[device].astype(object) if device else ""
+
+    def _calls(self, rows: pd.DataFrame) -> Any:
+        calls = self._of(_CALLS)
+        return self._numbers(rows[calls]) if calls else np.ones(len(rows))
+
     def _times_of(self, rows: pd.DataFrame, time: str | None) -> Any:
-        if time is None:
+        if time is None or time not in rows:
             return np.full(len(rows), np.nan)
         values = self._values(rows[time], self.units.get(time, ""))
         return values["value"].where(values["unit"] == "ns").to_numpy()
@@ -224,21 +231,20 @@ class _Page:
         return rows[self._of(_NAMES)].isna()
 
     def _api(self, rows: pd.DataFrame) -> pd.DataFrame:
-        calls = self._of(_CALLS)
         return pd.DataFrame({
             "name": rows["Name"].astype(object),
-            "calls": self._numbers(rows[calls]) if calls else np.ones(len(rows)),
+            "calls": self._calls(rows),
             "duration_ns": self._durations(rows, self._of(_DURATIONS) or "Avg"),
         })  # fmt: skip
 
     def _unified(self, rows: pd.DataFrame) -> pd.DataFrame:
-        device, time = self._of(_DEVICES), "Total Time"
+        times = self._times_of(rows, "Total Time")
         return pd.DataFrame({
             "name": rows["Name"].astype(object),
-            "device": rows[device].astype(object) if device else "",
+            "device": self._devices(rows),
             "count": self._counts(rows),
             "bytes": self._values(rows["Total Size"], self.units.get("Total Size", ""))["value"],
-            "duration_ns": self._times_of_pages(rows[time]) if time in rows else float("nan"),
+            "duration_ns": np.where(times > 0, times, np.nan),  # nvprof writes 0 where it took none
         })  # fmt: skip
 
     def _counts(self, rows: pd.DataFrame) -> Any:
@@ -248,23 +254,16 @@ class _Page:
         texts = rows["Count"].astype(str).where(~(faults & (rows["Count"].astype(str) == "")), total)
         return self._numbers(texts.fillna("")) if len(texts) else np.zeros(0)
 
-    def _times_of_pages(self, texts: pd.Series) -> Any:
-        """Durations, each with its unit; 0 without one, which nvprof writes where it took none, is missing."""
-        values = self._values(texts, self.units.get("Total Time", ""))
-        timed = (values["unit"] == "ns") & (values["value"] > 0)
-        return np.where(timed, values["value"], np.nan)
-
     def _launches(self, rows: pd.DataFrame, first: int) -> dict[str, pd.DataFrame]:
         count = len(rows)
-        calls, device = self._of(_CALLS), self._of(_DEVICES)
         long = "Metric Name" in self.columns
         duration = None if long else self._of(_DURATIONS)
         launches = pd.DataFrame(
             {
                 "kernel_id": np.arange(first, first + count),
                 "name": rows[self._of(_NAMES)].astype(object),
-                "device": rows[device].astype(object) if device else "",
-                "calls": self._numbers(rows[calls]) if calls else np.ones(count),
+                "device": self._devices(rows),
+                "calls": self._calls(rows),
                 "duration_ns": self._durations(rows, duration) if duration else np.full(count, np.nan),
             }
         )

@@ -232,27 +232,23 @@ def usable_cores(topology: Topology, smt: str = "on", split: bool = False) -> Co
         InvalidArgument: for another `smt`.
     """
     check_choice("smt", smt, ("on", "off"))
-    siblings: dict[int, list[Cpu]] = defaultdict(list)
-    for cpu in topology.cpus:
-        siblings[cpu.core].append(cpu)
-    allowed = {core: cpus for core, cpus in siblings.items() if any(c.cpu in topology.allowed for c in cpus)}
-    _check_types(cpu for cpus in allowed.values() for cpu in cpus if cpu.cpu in topology.allowed)
+    usable = [cpu for cpu in topology.cpus if cpu.cpu in topology.allowed]
+    _check_types(usable)
     if split:
-        threads = [c for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed]
-        return Cores(tuple(sorted(Core((c.cpu,), c.node, c.l3) for c in threads)), ())
-    whole = [
-        sorted(cpus, key=lambda c: c.cpu) for cpus in allowed.values() if all(c.cpu in topology.allowed for c in cpus)
-    ]
-    part = sorted(c.cpu for cpus in allowed.values() for c in cpus if c.cpu in topology.allowed) if not whole else []
+        return Cores(tuple(sorted(Core((c.cpu,), c.node, c.l3) for c in usable)), ())
+    siblings: dict[int, list[Cpu]] = {core: [] for core in sorted({cpu.core for cpu in usable})}
+    for cpu in sorted(topology.cpus, key=lambda c: c.cpu):
+        if cpu.core in siblings:
+            siblings[cpu.core].append(cpu)
+    whole = [cpus for cpus in siblings.values() if topology.allowed.issuperset(c.cpu for c in cpus)]
     left_out = [
         f"core {core} (CPUs {format_cpu_list([c.cpu for c in cpus])}): only a part of it may be used"
-        for core, cpus in sorted(allowed.items())
-        if not all(c.cpu in topology.allowed for c in cpus)
+        for core, cpus in siblings.items()
+        if cpus not in whole
     ]
     if not whole:
-        raise NotEnoughCpus(
-            f"no whole core may be used, only CPUs {format_cpu_list(part)}; allow whole cores or give --allow-smt-split"
-        )
+        part = format_cpu_list(sorted(cpu.cpu for cpu in usable))
+        raise NotEnoughCpus(f"no whole core may be used, only CPUs {part}; allow whole cores or give --allow-smt-split")
     width = 1 if smt == "off" else min(map(len, whole))
     cores = tuple(sorted(Core(tuple(c.cpu for c in cpus[:width]), cpus[0].node, cpus[0].l3) for cpus in whole))
     if smt == "on" and any(len(cpus) > width for cpus in whole):

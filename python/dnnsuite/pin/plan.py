@@ -9,7 +9,7 @@ import hashlib
 import json
 import mmap
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -234,34 +234,21 @@ def _slots(
         # Memory of one node alone ends in an OOM kill below the limit when the limits do not fit into the node.
         fits = len(nodes) == 1 and in_one[nodes[0]] * memory <= room.get(nodes[0], 0)
         threads = [t for core in share for t in core.threads]
-        made.append(
-            Slot(
-                name=f"student{i}",
-                cpus=format_cpu_list(threads),
-                mems=str(nodes[0]) if fits else everywhere,
-                memory_bytes=memory,
-                cores=len(share),
-                threads=len(threads),
-                gpus=gpus[i],
-                crosses_numa=len(nodes) > 1,
-                l3_count=len({core.l3 for core in share}),
-            )
-        )
+        made.append(_share(f"student{i}", share, threads, str(nodes[0]) if fits else everywhere, memory, gpus[i]))
     return tuple(made)
 
 
 def _everything(topology: Topology, cores: tuple[Core, ...], memory: int) -> Slot:
+    cpus = sorted(topology.allowed & {c.cpu for c in topology.cpus})
+    mems = format_cpu_list([node.node for node in topology.nodes])
+    return _share(ALL, cores, cpus, mems, memory, tuple(range(len(topology.gpus))))
+
+
+def _share(name: str, cores: Sequence[Core], cpus: list[int], mems: str, memory: int, gpus: tuple[int, ...]) -> Slot:
     return Slot(
-        name=ALL,
-        cpus=format_cpu_list(sorted(topology.allowed & {c.cpu for c in topology.cpus})),
-        mems=format_cpu_list([node.node for node in topology.nodes]),
-        memory_bytes=memory,
-        cores=len(cores),
-        threads=len(topology.allowed),
-        gpus=tuple(range(len(topology.gpus))),
-        crosses_numa=len({core.node for core in cores}) > 1,
-        l3_count=len({core.l3 for core in cores}),
-    )
+        name, format_cpu_list(cpus), mems, memory, len(cores), len(cpus), gpus,
+        crosses_numa=len({core.node for core in cores}) > 1, l3_count=len({core.l3 for core in cores}),
+    )  # fmt: skip
 
 
 def _unequal(slots: tuple[Slot, ...], topology: Topology, split: bool) -> list[str]:
@@ -302,8 +289,7 @@ def environment(
     wanted |= {"DNNSUITE_SLOT": slot.name, "JOB_ID": str(index), "CPU_COUNT": str(slot.threads)}
     visible = _visible(plan, slot, base)
     kept = {name: base[name] for name in wanted if name in base and base[name] != wanted[name]}
-    for name in ("DNNSUITE_SLOT",):
-        kept.pop(name, None)  # ours; an outer run's is of no use inside
+    kept.pop("DNNSUITE_SLOT", None)  # ours; an outer run's is of no use inside
     result = {**base, **wanted, **kept, **visible}
     if run:
         result[RUN_VARIABLE] = f"{run}/{slot.name}"

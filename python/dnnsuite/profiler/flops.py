@@ -99,15 +99,6 @@ def _convolve_models_backward(shapes: Shapes, values: Values) -> Work:
     return Work(models * done.flops, tuple((models, *shape) for shape in done.outputs))
 
 
-def _window_convolution(shapes: Shapes, values: Values) -> Work:
-    """x [B, N, C, ...], weight [B, O, C/groups, ...]; it takes no transposed convolution."""
-    return _convolve_models(shapes, [*values[:6], False, [0, 0], values[6]])
-
-
-def _window_convolution_backward(shapes: Shapes, values: Values) -> Work:
-    return _convolve_models_backward(shapes, [*values[:6], False, [0, 0], *values[6:]])
-
-
 def _sdpa(shapes: Shapes, values: Values) -> Work:
     """Query [N, H, L, D], key [N, h, S, D], value [N, h, S, V]: two products; a causal mask is not discounted."""
     (n, h, length, d), (s, v) = shapes[0], shapes[2][-2:]
@@ -239,8 +230,9 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "aten::mkldnn_rnn_layer_backward": _mkldnn_rnn_backward,
     "dnnsuite::convolve_models": _convolve_models,
     "dnnsuite::convolve_models_backward": _convolve_models_backward,
-    "dnnsuite::window_convolution": _window_convolution,
-    "dnnsuite::window_convolution_backward": _window_convolution_backward,
+    # A convolution of windows is never transposed: its values have neither that nor an extra padding.
+    "dnnsuite::window_convolution": lambda s, v: _convolve_models(s, [*v[:6], False, [0, 0], v[6]]),
+    "dnnsuite::window_convolution_backward": lambda s, v: _convolve_models_backward(s, [*v[:6], False, [0, 0], *v[6:]]),
     "dnnsuite::linear": _linear,
     "dnnsuite::linear_backward": _linear_backward,
     "dnnsuite::matmul": _first(0),

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from .._lazy import pandas as pd
-from ..errors import InvalidArgument, Unavailable, did_you_mean, some_of
+from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, some_of
 
 
 @runtime_checkable
@@ -52,6 +52,23 @@ class Instrument(Protocol):
 
     def close(self) -> None:
         """Release everything, also after a failure. Idempotent."""
+
+
+class SessionInstrument(Instrument):
+    """An instrument that holds a session of C++ while it is open."""
+
+    _session: Any = None
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise Error(f"{self.name}: not open; call open() first")
+        return self._session
+
+    def close(self) -> None:
+        """Give back what the session holds. Tables stay. Idempotent."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
 
 def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:

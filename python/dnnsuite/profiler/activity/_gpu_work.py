@@ -15,7 +15,7 @@ from ... import _C, host
 from ..._lazy import pandas as pd
 from ...errors import Error, InvalidArgument, Unavailable
 from ...timing import now_ns
-from ..instrument import Instrument
+from ..instrument import SessionInstrument
 from .tables import TABLES, join_columns, save_records, tables_of
 
 _REMEDY = "pip install 'dnnsuite[counters]', or set CUDA_HOME to a toolkit of CUDA 13"
@@ -76,7 +76,7 @@ def _of_no_launch(part: dict[str, Any]) -> int:
     return int(np.isin(of_graphs, others).sum())
 
 
-class ActivityInstrument(Instrument):
+class ActivityInstrument(SessionInstrument):
     """Kernels, copies and host calls of this process's GPUs, with a precision of ns.
 
     Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
@@ -99,7 +99,6 @@ class ActivityInstrument(Instrument):
         if unknown or not tables:
             raise InvalidArgument(f"tables={list(tables)}: expected some of {', '.join(TABLES)}")
         self._wanted = list(dict.fromkeys(tables))
-        self._session: Any = None
         self._parts: list[dict[str, Any]] = []
         self._losses: dict[str, int] = {}
         self._reclocked = False
@@ -190,17 +189,6 @@ class ActivityInstrument(Instrument):
         ]
         reclocked = [_RECLOCKED] if self._reclocked else []
         return [f"{count} {what}" for count, what in said if count] + reclocked
-
-    def close(self) -> None:
-        """Give CUPTI back. Tables stay."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def _opened(self) -> Any:
-        if self._session is None:
-            raise Error("the activity instrument is not open: call open() first")
-        return self._session
 
     def _strays(self) -> int:
         strays = 0

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..._lazy import pandas as pd
-from ...errors import Error, InvalidArgument, check_choice
-from ..instrument import define
+from ...errors import InvalidArgument, check_choice
+from ..instrument import SessionInstrument, define
 from .catalogue import CUPTI, Backend, unit_of
 from .planner import CounterPlan, plan, plan_kernels
 from .roles import ROLES, SAMPLED, SHARED, Selection, remarks, select
@@ -35,7 +35,7 @@ _DEFINITIONS = {
 }
 
 
-class CountersInstrument:
+class CountersInstrument(SessionInstrument):
     """Counters of a GPU over each step, or each kernel.
 
     In mode "steps" a step is never run twice: metrics that do not fit into one pass are counted in turn, a group a
@@ -78,7 +78,6 @@ class CountersInstrument:
         self._metrics, self._device, self._mode, self._iterations = metrics, device, mode, iterations
         self._max_ranges = max_ranges
         self._backend = backend
-        self._session: Any = None
         self._running = False
         self._steps_of_window = 0
         self._rows: list[dict[str, Any]] = []
@@ -145,11 +144,6 @@ class CountersInstrument:
         if self._mode == "kernels" and self._steps_of_window:
             self._session.step()  # closes the last one: what follows until stop is left out
         self._session.stop()
-
-    def _opened(self) -> Any:
-        if self._session is None:
-            raise Error("counters: not open; call open() first")
-        return self._session
 
     def _collect(self) -> None:
         assert self.plan is not None
@@ -225,9 +219,8 @@ class CountersInstrument:
 
     def close(self) -> None:
         """Release the GPU's counters. Idempotent."""
-        session, self._session, self._running = self._session, None, False
-        if session is not None:
-            session.close()
+        self._running = False
+        super().close()
 
 
 def _room(planned: CounterPlan, kernels: bool) -> int:

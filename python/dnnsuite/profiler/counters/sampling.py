@@ -8,8 +8,8 @@ from typing import Any
 
 from ..._lazy import numpy as np
 from ..._lazy import pandas as pd
-from ...errors import Error, InvalidArgument
-from ..instrument import Instrument, define
+from ...errors import InvalidArgument
+from ..instrument import SessionInstrument, define
 from .catalogue import CUPTI, Backend, unit_of
 from .roles import Selection, remarks, select
 
@@ -31,7 +31,7 @@ _DEFINITIONS = {
 }
 
 
-class PmSamplingInstrument(Instrument):
+class PmSamplingInstrument(SessionInstrument):
     """Samples of a whole device, other processes on it included.
 
     Args:
@@ -59,7 +59,6 @@ class PmSamplingInstrument(Instrument):
             raise InvalidArgument(f"interval_s {interval_s}; accepted: from {SHORTEST_INTERVAL_S} s, e.g. 0.001")
         self._metrics, self._device, self._interval_s = metrics, device, interval_s
         self._buffer_bytes, self._backend = buffer_bytes, backend
-        self._session: Any = None
         self._running = False
         self._windows: list[dict[str, Any]] = []
         self.selection: Selection | None = None
@@ -98,11 +97,6 @@ class PmSamplingInstrument(Instrument):
             self._running = False
             session.stop()
         self._windows += session.take()
-
-    def _opened(self) -> Any:
-        if self._session is None:
-            raise Error("pm_sampling: not open; call open() first")
-        return self._session
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return table `samples`, a row per sample and metric."""
@@ -151,12 +145,6 @@ class PmSamplingInstrument(Instrument):
             lines += [f"pm_sampling: {line}" for line in remarks(self.selection)]
         lines.append("pm_sampling: samples are of the whole GPU, other processes included")
         return lines
-
-    def close(self) -> None:
-        """Release the GPU's counters. Idempotent."""
-        session, self._session, self._running = self._session, None, False
-        if session is not None:
-            session.close()
 
 
 def anchor(first_ns: int, realtime_ns: int, monotonic_ns: int) -> tuple[int, bool]:
