@@ -91,6 +91,24 @@ def test_stretches_add_up_to_the_whole(tmp_path, make, marked):
         assert mine.attrs["definitions"] == table.attrs["definitions"]
 
 
+@pytest.mark.parametrize("compared", [1 << 17, 100])
+def test_clocks_that_disagree_are_told_and_nothing_is_said_of_the_host(tmp_path, monkeypatch, compared):
+    monkeypatch.setattr(large, "COMPARED", compared)
+    late = [dict(e, ts=e["ts"] - 5e6) if e["cat"] in ("kernel", "gpu_memcpy") else e for e in gpu_events(16, True)]
+    path = write(tmp_path / "trace.json", late)
+    whole = importers.load(path)
+    expected, found = importers.analyse_trace(whole), large.summarise(path, rows_at_once=120)
+    assert [note for note in found.notes if "clocks of host and GPU disagree" in note] == whole.notes
+    for name in ("gpu", "kernels_by_name"):
+        keys = [column for column in ("device", "name") if column in expected[name]]
+        left, right = (
+            each[name].astype(dict.fromkeys(keys, str)).sort_values(keys, ignore_index=True)
+            for each in (found.results, expected)
+        )
+        pd.testing.assert_frame_equal(left, right, check_dtype=False, check_categorical=False)
+    assert found.results["idle_gaps"]["host_ns"].isna().all()
+
+
 def test_gaps_are_those_of_the_whole_where_steps_are_marked(tmp_path):
     path = write(tmp_path / "trace.json", gpu_events(15, True))
     expected = importers.analyse_trace(importers.load(path))["idle_gaps"]

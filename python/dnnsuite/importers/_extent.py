@@ -87,9 +87,14 @@ def remarks(tables: Mapping[str, pd.DataFrame]) -> list[str]:
         if table.attrs.get("untimed")
     ]
     offset = next((table.attrs.get("clock_offset_ns", 0) for table in tables.values()), 0)
-    if offset:
-        found.append(
-            f"the clocks of host and GPU disagree by about {abs(offset) / 1e9:.3g} s: the window is that of the GPU's "
-            "work, and nothing is said of what the host did meanwhile"
-        )
-    return found
+    return found + disagreement(offset)
+
+
+def disagreement(offset_ns: int) -> list[str]:
+    """Say that the clocks of host and GPU disagree; nothing where they agree."""
+    if not offset_ns:
+        return []
+    return [
+        f"the clocks of host and GPU disagree by about {abs(offset_ns) / 1e9:.3g} s: the window is that of the GPU's "
+        "work, and nothing is said of what the host did meanwhile"
+    ]

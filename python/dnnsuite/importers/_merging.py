@@ -103,10 +103,11 @@ class Merged:
     Args:
         windows: those of the whole trace.
         main: number of the thread that runs the loop.
+        with_calls: False where the host's clock is not the GPU's, so that nothing is said of its calls in gaps.
     """
 
-    def __init__(self, windows: Windows, main: int) -> None:
-        self.windows, self._main = windows, main
+    def __init__(self, windows: Windows, main: int, with_calls: bool = True) -> None:
+        self.windows, self._main, self._with_calls = windows, main, with_calls
         self._devices: dict[int, _Device] = {}
         self._overhead_ns = 0
         self._summed: dict[str, dict[tuple[str, ...], _Durations]] = {}  # as _SUMMED, by the values of the columns
@@ -148,10 +149,11 @@ class Merged:
         overhead = stretch.tables["overhead"]
         covered = intervals.union(overhead["t0_ns"].to_numpy(), overhead["t1_ns"].to_numpy())
         self._overhead_ns += intervals.length_ns(intervals.intersect(covered, inside))
-        kernels, memops = stretch.tables["kernels"], stretch.tables["memops"]
+        kernels, memops, api = (stretch.tables[name] for name in ("kernels", "memops", "api"))
+        api = api if self._with_calls else api.head(0)
         devices = {*kernels["device"].tolist(), *memops["device"].tolist()}
         for device in sorted(devices | {*self._devices}):
-            own = _Work(kernels[kernels["device"] == device], memops[memops["device"] == device], stretch.tables["api"])
+            own = _Work(kernels[kernels["device"] == device], memops[memops["device"] == device], api)
             since = self._devices.setdefault(device, _Device())
             if own.idle and since.last is not None:
                 own = since.last._replace(api=own.api)

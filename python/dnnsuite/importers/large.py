@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from .._files import OutputError, replacing
 from .._lazy import pandas as pd
 from ..errors import reason
+from ._extent import clock_offset_ns, disagreement
 from ._loading import sniff
 from ._merging import Merged, Stretch
 from ._text import is_packed
@@ -113,6 +114,7 @@ def deal(files: Mapping[str, RowFile], cuts: Rows) -> list[dict[str, RowFile]]:
 _LARGE_BYTES = 100 << 20
 _PACKED = 10  # by which gzip makes a trace smaller, about
 _ROWS_AT_ONCE = 200_000
+COMPARED = 1 << 17  # launches by which clocks are compared, about
 _CANDIDATES = 1 << 14  # times at which a stretch without steps may be cut
 _CARRIED = ("kernels", "memops", "overhead", "markers")  # rows that reach over a cut are seen on both of its sides
 
@@ -167,11 +169,14 @@ def summarise(path: Path, folder: Path | None = None, rows_at_once: int = _ROWS_
         rows = {kind: file.count for kind, file in files.items()}
         steps = columns_of("steps", files.pop("steps").all())
         recorded = steps_table(steps) if len(steps["t0_ns"]) else None
-        windows = _windows(files, recorded)
+        offset = clock_offset_ns(_sampled(files, 1 + max(rows.values()) // COMPARED))
+        notes += disagreement(offset)
+        gpu = {kind: files[kind] for kind in ("kernels", "memops")}
+        windows = _windows(gpu, None) if offset else _windows(files, recorded)
         if not windows:
             return LargeTrace(path, rows, {}, notes + _notes(rows))
         cuts, main = _cuts(files, windows, rows_at_once)
-        merged = Merged(windows, main)
+        merged = Merged(windows, main, with_calls=not offset)
         stretches = _stretches(deal(files, cuts), cuts, merged, into.strings)
         with ExitStack() as outputs:
             output = _Output(folder, outputs) if folder is not None else None
@@ -183,6 +188,19 @@ def summarise(path: Path, folder: Path | None = None, rows_at_once: int = _ROWS_
                 output.add({"steps": recorded})
         written, definitions = (output.written, output.definitions) if output is not None else ([], {})
         return LargeTrace(path, rows, merged.results(), notes + _notes(rows), definitions, written)
+
+
+def _sampled(files: Mapping[str, RowFile], every: int) -> dict[str, pd.DataFrame]:
+    """Times by which clocks are compared: the first and the last of each kind, and those of one launch in `every`."""
+    found = {}
+    for kind in ("kernels", "memops", "api"):
+        at, parts = COLUMNS[kind].index("correlation"), [np.zeros((0, 3), np.int64)]
+        for block in files[kind].blocks():
+            chosen = (block[:, at] % every == 0) & (block[:, at] != 0)
+            chosen[[block[:, 0].argmin(), block[:, 1].argmax()]] = True
+            parts.append(block[chosen][:, [0, 1, at]])
+        found[kind] = pd.DataFrame(np.concatenate(parts), columns=["t0_ns", "t1_ns", "correlation"])
+    return found
 
 
 def _notes(rows: Mapping[str, int]) -> list[str]:
