@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .._lazy import pandas as pd
 from ..errors import check_choice
@@ -16,6 +17,7 @@ from ._text import BadFile, encoding_of, lines_of, read_bytes
 
 KINDS = ("ncu", "nvprof", "nvvp", "nsys", "nsys-stats", "dcgm", "kineto")
 TRACES = ("nsys", "nvvp", "kineto")  # of these: kernels, copies, calls, with times
+_ALONE = {"ncu": "metrics", "dcgm": "samples"}  # those that have one table
 _JSON = re.compile(r"\s*(?:\{|\[\s*(?:\{|\]|$))")
 _SQLITE = b"SQLite format 3\0"
 _EXPORT = {  # a tool's own format: how to make it one that is read
@@ -150,17 +152,12 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     check_choice("kind", kind, ("auto", *KINDS))
     if kind == "auto":
         kind = sniff(path)
+    read: Any = {"ncu": ncu, "nvprof": nvprof, "nvvp": nvvp, "nsys": nsys, "nsys-stats": nsys_stats, "kineto": kineto}
+    found = dcgm.read(path, interval_s) if kind == "dcgm" else read[kind].read(path)
+    tables: dict[str, pd.DataFrame] = {_ALONE[kind]: found} if kind in _ALONE else found
     notes = []
-    if kind == "ncu":
-        tables = {"metrics": ncu.read(path)}
-    elif kind in ("nvprof", "nsys-stats"):
-        tables = (nvprof if kind == "nvprof" else nsys_stats).read(path)
-    elif kind == "dcgm":
-        tables = {"samples": dcgm.read(path, interval_s)}
-    else:
-        tables = {"nsys": nsys, "nvvp": nvvp, "kineto": kineto}[kind].read(path)
-        notes = [f"no {name} in the trace" for name in ("kernels", "api") if not len(tables[name])]
-        notes += remarks(tables)
+    if kind in TRACES:
+        notes = [f"no {name} in the trace" for name in ("kernels", "api") if not len(tables[name])] + remarks(tables)
     for name, table in tables.items():
         if "value" in table and (missing := _not_measured(table)):
             notes.append(f"{missing} values of table {name} were not measured (NaN)")

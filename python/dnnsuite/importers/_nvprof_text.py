@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Sequence
+
+from ._text import csv_line
 
 _SUMMARY = re.compile(r"\s*(?:Type\s+)?Time\(%\)\s+Time\s+Calls\s+Avg\s+Min\s+Max\s+Name\s*$")
 _UNIFIED = re.compile(r"\s*Count\s+Avg Size\s+Min Size\s+Max Size\s+Total Size\s+Total Time\s+Name\s*$")
@@ -21,6 +22,7 @@ _SUMMARY_ROW = re.compile(
 )
 _UNIFIED_ROW = re.compile(r"\s*(\d+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(.+?)\s*$")
 _METRIC_ROW = re.compile(r"\s*(\d+)\s{2,}(\S+)\s{2,}(\S.*?)\s{2,}(\S.*?)\s{2,}(\S.*?)\s{2,}(\S.*?)\s*$")
+_ROWS = {_SUMMARY: _SUMMARY_ROW, _UNIFIED: _UNIFIED_ROW, _METRICS: _METRIC_ROW}
 _HEADS = {
     _SUMMARY: ["Type", "Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name"],
     _UNIFIED: ["Device", "Count", "Avg Size", "Min Size", "Max Size", "Total Size", "Total Time", "Name"],
@@ -39,41 +41,23 @@ def as_csv(lines: Sequence[str]) -> list[str]:
     table: re.Pattern[str] | None = None
     kind = device = kernel = ""
     columns = 0
-    for text in lines:
-        line = text
-        head = next((each for each in _HEADS if each.match(line)), None)
-        if head is not None:
-            table, kind = head, "GPU activities"
-            made.append(_row(_HEADS[head]))
-            continue
-        if _TRACE.match(line):
-            table, names = _TRACE, [name.rstrip("*") for name in _BETWEEN.split(line.strip())]
-            columns = len(names)
-            made.append(_row(names))
-            continue
-        if table is _TRACE and _TRACE_ROW.match(line):
-            cells = _BETWEEN.split(line.strip(), columns - 1)
-            made.append(_row(["" if cell == "-" else cell for cell in cells]))
-            continue
-        if found := _DEVICE.match(line):
-            device, line = found[1], ""
+    for line in lines:
+        fields: Sequence[str] | None = None
+        if head := next((each for each in _HEADS if each.match(line)), None):
+            table, kind, fields = head, "GPU activities", _HEADS[head]
+        elif _TRACE.match(line):
+            table, fields = _TRACE, [name.rstrip("*") for name in _BETWEEN.split(line.strip())]
+            columns = len(fields)
+        elif table is _TRACE and _TRACE_ROW.match(line):
+            fields = ["" if cell == "-" else cell for cell in _BETWEEN.split(line.strip(), columns - 1)]
+        elif found := _DEVICE.match(line):
+            device, fields = found[1], ()
         elif table is _METRICS and (found := _KERNEL.match(line)):
-            kernel, line = found[1], ""
-        elif table is _SUMMARY and (found := _SUMMARY_ROW.match(line)):
-            kind = found[1] or kind
-            made.append(_row([kind, *found.groups()[1:]]))
-            continue
-        elif table is _UNIFIED and (found := _UNIFIED_ROW.match(line)):
-            made.append(_row([device, *found.groups()]))
-            continue
-        elif table is _METRICS and (found := _METRIC_ROW.match(line)):
-            made.append(_row([device, kernel, *found.groups()]))
-            continue
-        made.append(line)
+            kernel, fields = found[1], ()
+        elif table in _ROWS and (found := _ROWS[table].match(line)):
+            first, *rest = found.groups()
+            kind = first or kind if table is _SUMMARY else kind
+            before = {_SUMMARY: [kind], _UNIFIED: [device, first], _METRICS: [device, kernel, first]}[table]
+            fields = [*before, *rest]
+        made.append(line if fields is None else csv_line(fields, csv.QUOTE_ALL) if fields else "")
     return made
-
-
-def _row(fields: Sequence[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="", quoting=csv.QUOTE_ALL).writerow(fields)
-    return text.getvalue()

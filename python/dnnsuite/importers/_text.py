@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .._files import regular
 from .._lazy import numpy as np
@@ -119,6 +119,13 @@ def fields_of(line: str) -> list[str]:
         return next(csv.reader([line]), [])
     except csv.Error:
         return []
+
+
+def csv_line(fields: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
+    """Join fields to one line of CSV, without an end."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="", quoting=quoting).writerow(fields)
+    return text.getvalue()
 
 
 def read_rows(

@@ -88,17 +88,11 @@ class TraceFile:
             raise BadFile(self._path, "no list traceEvents: not a trace of torch.profiler")
 
     def _list(self) -> Iterator[Any]:
-        while True:
-            match = _BETWEEN.match(self._text, self._at)
-            self._at = match.end() if match else self._at
-            if self._at == len(self._text):
-                if not self._more():
-                    raise self._no_json("the list is not closed")
-                continue
-            if self._text[self._at] == "]":
-                self._at += 1
-                return
+        while (following := self._next(_BETWEEN)) != "]":
+            if not following:
+                raise self._no_json("the list is not closed")
             yield self._value()
+        self._at += 1
 
     def _next(self, space: re.Pattern[str] = _SPACE) -> str:
         """Return the next character that is no space; "" at the end."""

@@ -8,15 +8,13 @@ file has several reports with nsys's messages between them. Reports without time
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from .._lazy import pandas as pd
 from . import nvprof
-from ._text import BadFile, fields_of, read_lines
+from ._text import BadFile, csv_line, fields_of, read_lines
 
 _COUNTS = {"Instances", "Num Calls", "Count", "Calls"}
 _NAMED = {
@@ -85,8 +83,6 @@ def _field(text: str) -> tuple[str, str]:
 
 def _header(fields: Sequence[tuple[str, str]]) -> str:
     """Return the header with nvprof's names; those that it does not have keep theirs, which :mod:`nvprof` overlooks."""
-    text = io.StringIO()
     named = [(_NAMED.get(name, name), unit) for name, unit in fields]
     titles = [f"{name}({_UNITS.get(unit, unit)})" if name in _TIMES else name for name, unit in named]
-    csv.writer(text, lineterminator="").writerow(titles)
-    return text.getvalue()
+    return csv_line(titles)
