@@ -153,7 +153,7 @@ def load(path: str | Path, kind: str = "auto", interval_s: float = 1.0) -> Impor
     if kind == "auto":
         kind = sniff(path)
     read: Any = {"ncu": ncu, "nvprof": nvprof, "nvvp": nvvp, "nsys": nsys, "nsys-stats": nsys_stats, "kineto": kineto}
-    found = dcgm.read(path, interval_s) if kind == "dcgm" else read[kind].read(path)
+    found: Any = dcgm.read(path, interval_s) if kind == "dcgm" else read[kind].read(path)
     tables: dict[str, pd.DataFrame] = {_ALONE[kind]: found} if kind in _ALONE else found
     notes = []
     if kind in TRACES:
