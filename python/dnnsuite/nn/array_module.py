@@ -186,11 +186,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         """Return the constructor arguments that rebuild `module` (a `torch_class`), without device and dtype: by
-        default the attributes named in `arguments`, and for a bias whether there is one.
+        default the attributes named in `arguments`, and for a bias whether there is one. None of a layer that is made
+        of its parts.
         """
-        if cls.arguments is None:
-            raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
-        values = {name: getattr(module, name) for name in cls.arguments}
+        values = {name: getattr(module, name) for name in cls.arguments or ()}
         if "bias" in values:
             values["bias"] = values["bias"] if isinstance(values["bias"], bool) else values["bias"] is not None
         return values
