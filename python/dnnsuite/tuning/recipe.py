@@ -221,7 +221,7 @@ class Recipe:
 
 _WAYS = {
     "clip": ". The norm of gradients is clipped by max_grad_norm",
-    "optim": ". To choose the optimizer by trial, leave optimizer out, or give optimizer=lambda parameters, config: ...",
+    "optim": ". To choose the optimizer by trial, leave optimizer out, or give optimizer=lambda p, config: ...",
     "sched": ". To choose the schedule by trial, give scheduler=lambda optimizer, config: ...",
     "rate": ". The optimizer's learning rate is lr",
 }  # by a part of the name
