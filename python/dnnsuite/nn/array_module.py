@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -78,11 +79,26 @@ class _Undrawn(TorchFunctionMode):
     """Function mode that skips the initial values of a layer's parameters, which would advance torch's generator for
     nothing."""
 
+    here = threading.local()
+
+    def __enter__(self) -> Any:
+        self.before, self.here.active = skips_initial_values(), True
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self.here.active = self.before
+        super().__exit__(*raised)
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__module__", None) == "torch.nn.init" or func in _DRAWN:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
+
+
+def skips_initial_values() -> bool:
+    """Return True while layers are made whose parameters are then loaded."""
+    return getattr(_Undrawn.here, "active", False)
 
 
 _DRAWN = (torch.Tensor.uniform_, torch.Tensor.normal_)
