@@ -40,5 +40,5 @@ def test_arguments_by_place_and_by_name():
 
 
 def test_refuses_what_torch_refuses():
-    with pytest.raises(InvalidArgument, match=r"GroupNorm: .*divisible"):
+    with pytest.raises(InvalidArgument, match=r"GroupNorm\(num_groups=3, num_channels=4\): .*divisible"):
         nn.GroupNorm(3, 4, B=2)

@@ -10,9 +10,12 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from .array_module import ArrayModule, skips_initial_values
+from .array_module import ArrayModule, public_arguments, skips_initial_values
 
-_signature = functools.lru_cache(maxsize=128)(inspect.signature)
+
+@functools.lru_cache(maxsize=128)
+def _signature(kind: type) -> inspect.Signature:
+    return public_arguments(inspect.signature(kind))
 
 
 class Parametric(ArrayModule):
@@ -32,8 +35,9 @@ class Parametric(ArrayModule):
         """Make torch's layer on the meta device."""
         try:
             return cls.torch_class(**arguments, device="meta")
-        except ValueError as error:
-            raise InvalidArgument(f"{cls.__name__}: {error}") from None
+        except (ValueError, AssertionError) as error:
+            given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            raise InvalidArgument(f"{cls.__name__}({given}): {error}") from None
 
     def _take(self, plain: Any, device: Any) -> None:
         """Take the arguments of `plain`, and register its parameters `[B, ...]`."""

@@ -58,10 +58,16 @@ class _ArrayMeta(type):
         shown = list(own.parameters.values())[1:]
         torchs = getattr(cls, "torch_class", None)
         if isinstance(torchs, type) and any(p.kind is p.VAR_POSITIONAL for p in shown):
-            given = [p for p in inspect.signature(torchs).parameters.values() if p.name != "B"]
+            given = list(public_arguments(inspect.signature(torchs)).parameters.values())
             shown = [*given, *(p for p in shown if p.name == "B")]
             shown.sort(key=lambda p: p.kind)
         return inspect.Signature([p.replace(default=0) if p.name == "B" else p for p in shown])
+
+
+def public_arguments(signature: inspect.Signature) -> inspect.Signature:
+    """Leave out arguments such as an embedding's `_weight`, which is that of one model."""
+    shown = [p for p in signature.parameters.values() if not p.name.startswith("_")]
+    return signature.replace(parameters=shown)
 
 
 class MoreState(InvalidArgument):
