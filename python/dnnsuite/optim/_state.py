@@ -25,6 +25,7 @@ class OptimizerState(UncompiledOptimizer):
     fixed: ClassVar[dict[str, Any]] = {}
     """Values that groups have and that are no arguments."""
     per_model: ClassVar[tuple[str, ...]] = ()
+    formula_name: ClassVar[str] = ""
     pairs: ClassVar[dict[str, tuple[str, str]]] = {}
     """Arguments that are two hyper-parameters in one, as torch writes them."""
     flags: ClassVar[tuple[str, ...]] = ("maximize",)

@@ -12,12 +12,12 @@ import torch
 
 from .. import optim
 from ..errors import InvalidArgument, did_you_mean
-from ..optim._around import Around
 from .space import Config
 from .torch_schedules import TorchSchedules, group_values, without_marks
 
 Values = dict[str, Any]
 Rest = Callable[[Any, Any, int], None]
+_AROUND = (optim.SAM, optim.Lookahead)
 _BY_BATCH = {"OneCycleLR", "CyclicLR"}  # schedules that count batches
 
 
@@ -64,7 +64,7 @@ class Named(Optimization):
 
     def __init__(self, optimizer: Any, schedule: Any = None) -> None:
         self._given, self._schedule, self._kinds = optimizer, schedule, dict[str, _OneKind]()
-        if optimizer is not None and not issubclass(_class_of(optimizer, optim, "optimizer")[0], Around):
+        if optimizer is not None and not issubclass(_class_of(optimizer, optim, "optimizer")[0], _AROUND):
             self._of({})  # refuses what it does not know before the first trial
 
     def _of(self, config: Config) -> _OneKind:
@@ -94,7 +94,7 @@ class Named(Optimization):
 class _AroundAnother:
     """SAM or Lookahead around a class: it takes the arguments of both, as a class does."""
 
-    def __init__(self, kind: type[Around], base: Any) -> None:
+    def __init__(self, kind: type[optim.ArrayOptimizer], base: Any) -> None:
         own = {"rho", "adaptive"} if kind is optim.SAM else {"la_steps", "la_alpha"}
         if base is None:
             raise InvalidArgument(
@@ -121,7 +121,7 @@ class _OneKind:
 
     def __init__(self, optimizer: Any, schedule: Any, base: Any) -> None:
         self.optimizer, self._constants = _class_of(optimizer, optim, "optimizer")
-        if issubclass(self.optimizer, Around):
+        if issubclass(self.optimizer, _AROUND):
             self.optimizer = _AroundAnother(self.optimizer, self._constants.pop("base_optimizer", base))
         self.name = self.optimizer.__name__
         self._schedule: Any = None
