@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from .array_module import ArrayModule, public_arguments, skips_initial_values
+from .array_module import ArrayModule, Undrawn, public_arguments, skips_initial_values
 
 
 @functools.lru_cache(maxsize=128)
@@ -31,10 +31,11 @@ class Parametric(ArrayModule):
             self.reset_parameters()
 
     @classmethod
-    def _of_torch(cls, **arguments: Any) -> Any:
-        """Make torch's layer on the meta device."""
+    def _of_torch(cls, device: Any = "meta", **arguments: Any) -> Any:
+        """Make torch's layer of one model, without initial values."""
         try:
-            return cls.torch_class(**arguments, device="meta")
+            with Undrawn():
+                return cls.torch_class(**arguments, device=device)
         except (ValueError, AssertionError) as error:
             given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             raise InvalidArgument(f"{cls.__name__}({given}): {error}") from None
@@ -60,7 +61,9 @@ class Parametric(ArrayModule):
         """
         held = {name: value for name, value in self._parameters.items() if value is not None}
         like = next(iter(held.values()))
-        one = self._of_torch(**self.arguments_of(self), dtype=like.dtype).to_empty(device=like.device)
+        if like.is_meta:
+            return
+        one = self._of_torch(like.device, **self.arguments_of(self), dtype=like.dtype)
         for index in range(self.B):
             one.reset_parameters()
             for name, value in held.items():

@@ -81,7 +81,7 @@ def check_width(B: int) -> None:
         raise InvalidArgument(f"B must be a whole number of models, 0 (plain torch) or more; got {B!r}")
 
 
-class _Undrawn(TorchFunctionMode):
+class Undrawn(TorchFunctionMode):
     """Function mode that skips the initial values of a layer's parameters, which would advance torch's generator for
     nothing."""
 
@@ -104,7 +104,7 @@ class _Undrawn(TorchFunctionMode):
 
 def skips_initial_values() -> bool:
     """Return True while layers are made whose parameters are then loaded."""
-    return getattr(_Undrawn.here, "active", False)
+    return getattr(Undrawn.here, "active", False)
 
 
 _DRAWN = (torch.Tensor.uniform_, torch.Tensor.normal_)
@@ -233,11 +233,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         kept_once = shareable_state(models)
         if kept_once:  # B of them are not even made for a moment
             cls.prepare_shared(models, kept_once)
-            with _Undrawn():
+            with Undrawn():
                 array = cls(**arguments, B=len(models), **{**where, "device": "meta"})
             array.leave_meta(first.device if first is not None else torch.device("cpu"), kept_once)
         else:
-            with _Undrawn():  # all of them get the models' values
+            with Undrawn():  # all of them get the models' values
                 array = cls(**arguments, B=len(models), **where)
         load_stacked(array, models, kept_once)
         array.train(models[0].training)
@@ -278,7 +278,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             arguments[name] = arguments[name][index]
         first = _first_floating(self)
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
-        with _Undrawn():
+        with Undrawn():
             model = type(self).torch_class(**arguments, **where)
         _hold_alike(model, self)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}
