@@ -92,3 +92,20 @@ def test_refuses():
         small(torch.randn(2, 4, 5, 8), torch.randn(2, 4, 5, 8))
     with pytest.raises(InvalidArgument, match="differ in the batch"):
         small(torch.randn(2, 4, 5, 12), torch.randn(2, 3, 5, 12))
+
+
+def test_a_stack_in_code_that_picks_elements_by_a_mask_runs_model_by_model():
+    class Masked(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            layer = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+            self.stack = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+        def forward(self, x, mask):
+            return self.stack(x)[mask].square().mean()
+
+    models = [Masked().double() for _ in range(2)]
+    x, mask = torch.randn(2, 3, 4, 8).double(), torch.rand(2, 3, 4) < torch.tensor([0.3, 0.7])[:, None, None]
+    mask[:, 0, 0] = True
+    expected = torch.stack([model(*own) for model, *own in zip(models, x, mask, strict=True)])
+    torch.testing.assert_close(fuse(models)(x, mask), expected)

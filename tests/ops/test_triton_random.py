@@ -4,8 +4,8 @@
 import pytest
 import torch
 
+import random_reference as reference
 from dnnsuite import ops
-from dnnsuite.ops import reference
 from interpreted import check_interpreted
 
 STREAM = torch.tensor([[3, 0], [-4, 2**40 + 7], [2**62 + 5, 1]])

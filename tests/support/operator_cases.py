@@ -32,8 +32,8 @@ from channel_cases import (
     rms_norm_case,
 )
 from dnnsuite import ops
-from dnnsuite.ops.reference import dropout_mask
 from operator_case import Case, Tensors, maker, normal
+from random_reference import dropout_mask
 from resample_cases import REARRANGED_CASES, RESAMPLE_CASES
 
 

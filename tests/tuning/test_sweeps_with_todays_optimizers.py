@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Sweeps with optimizers that look at whole parameters, or whose models are others in evaluation."""
 
+import copy
+
 import pytest
 import torch
 
 import dnnsuite
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import Grid
 
 
@@ -13,7 +16,14 @@ def make(config):
 
 
 @pytest.mark.parametrize(
-    "optimizer", ["LAMB", "AdamWScheduleFree", lambda params, config: torch.optim.Adafactor(params, lr=config["lr"])]
+    "optimizer",
+    [
+        "LAMB",
+        "AdamWScheduleFree",
+        lambda params, config: torch.optim.Adafactor(params, lr=config["lr"]),
+        ("SAM", {"base_optimizer": "SGD", "momentum": 0.9, "rho": 0.1}),
+        ("Lookahead", {"base_optimizer": "AdamW", "la_steps": 2}),
+    ],
 )
 def test_arrays_and_single_trials_have_one_history(optimizer, tmp_path):
     x = torch.randn(96, 4, generator=torch.Generator().manual_seed(0))
@@ -37,3 +47,59 @@ def test_arrays_and_single_trials_have_one_history(optimizer, tmp_path):
         logits = sweep.best_model(x[64:]).detach()
         assert float(torch.nn.functional.cross_entropy(logits, y[64:])) == pytest.approx(min(histories[-1]), abs=1e-6)
     assert histories[0] == histories[1]
+
+
+def step_of_sam(model, optimizer, x, y, rho):
+    """One step of `optimizer` at the gradient that SAM looks for."""
+    params = list(model.parameters())
+    gradients = torch.autograd.grad(torch.nn.functional.cross_entropy(model(x), y), params)
+    length = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    moved = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter, gradient in zip(moved.parameters(), gradients, strict=True):
+            parameter.add_(rho * gradient / length)
+    torch.nn.functional.cross_entropy(moved(x), y).backward()
+    for parameter, other in zip(params, moved.parameters(), strict=True):
+        parameter.grad = other.grad
+    optimizer.step()
+
+
+def test_each_configuration_names_its_optimizer():
+    x = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    configs = [
+        {"optimizer": "SAM", "base_optimizer": "SGD", "lr": 0.1, "rho": 0.2},
+        {"optimizer": "SAM", "base_optimizer": "SGD", "lr": 0.5, "rho": 0.05},
+        {"optimizer": "SGD", "lr": 0.3},
+        {"optimizer": "Lookahead", "base_optimizer": "SGD", "lr": 0.3, "la_steps": 2},
+    ]
+    start = make(None)
+    batches = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=32)
+    sweep = dnnsuite.sweep(
+        lambda config: copy.deepcopy(start), configs, batches, evaluate=(x, y), epochs=2, out=False, quiet=True
+    )
+    for number, config in enumerate(configs):
+        model = copy.deepcopy(start)
+        optimizer = torch.optim.SGD(model.parameters(), lr=config["lr"])
+        slow = [parameter.detach().clone() for parameter in model.parameters()]
+        for step, (inputs, targets) in enumerate([*batches, *batches], 1):
+            optimizer.zero_grad()
+            if config["optimizer"] == "SAM":
+                step_of_sam(model, optimizer, inputs, targets, config["rho"])
+                continue
+            torch.nn.functional.cross_entropy(model(inputs), targets).backward()
+            optimizer.step()
+            if config["optimizer"] == "Lookahead" and step % 2 == 0:
+                with torch.no_grad():
+                    for parameter, before in zip(model.parameters(), slow, strict=True):
+                        before.lerp_(parameter, 0.8)
+                        parameter.copy_(before)
+        expected = torch.nn.functional.cross_entropy(model(x), y).item()
+        found = sweep.history[sweep.history["trial"] == number]["loss"].iloc[-1]
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_optimizer_around_another_needs_its_name():
+    data = torch.zeros(8, 4), torch.zeros(8, dtype=torch.long)
+    with pytest.raises(InvalidArgument, match=r"optimizer=\('SAM', \{'base_optimizer': 'SGD'\}\)"):
+        dnnsuite.sweep(make, [{"optimizer": "SAM"}, {"optimizer": "SGD"}], data, batch_size=4, epochs=1, out=False)

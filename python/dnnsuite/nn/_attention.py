@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,14 +13,15 @@ from ._attention_ways import attend_packed
 from ._dropout import Dropout
 from ._linear import Linear
 from ._masks import joined_mask, shape_for_heads
+from ._parametric import Parametric
 from ._precision import computable
-from .array_module import ArrayModule, check_models
+from .array_module import check_models
 from .functional.attention import attend, attention_weights
 
 Tensor = torch.Tensor
 
 
-class MultiheadAttention(ArrayModule):
+class MultiheadAttention(Parametric):
     """`torch.nn.MultiheadAttention` for B models (Vaswani et al., 2017).
 
     `query` is `[B, L, N, E]`, or `[B, N, L, E]` with `batch_first`, or `[B, L, E]` for one sequence; `key` and `value`
@@ -32,6 +32,8 @@ class MultiheadAttention(ArrayModule):
     projections. Most models are of this kind.
     """
 
+    arguments = ("embed_dim", "num_heads", "add_zero_attn", "kdim", "vdim", "batch_first")
+
     in_proj_weight: Tensor | None
     compute_dtype: torch.dtype | None = None  # of the projections, if not that of the parameters: `nn.compute_dtype`
     in_proj_bias: Tensor | None
@@ -41,44 +43,13 @@ class MultiheadAttention(ArrayModule):
     bias_k: Tensor | None
     bias_v: Tensor | None
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        dropout: float | Sequence[float] = 0.0,
-        bias: bool = True,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-        kdim: int | None = None,
-        vdim: int | None = None,
-        batch_first: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        super().__init__(B)
-        if num_heads <= 0 or embed_dim % num_heads:
-            raise InvalidArgument(f"embed_dim={embed_dim} must be divisible by num_heads={num_heads}")
-        self.embed_dim, self.num_heads, self.batch_first = embed_dim, num_heads, batch_first
-        self.kdim, self.vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
-        self.head_dim, self.add_zero_attn = embed_dim // num_heads, add_zero_attn
-        self.attention_dropout = Dropout(dropout, B=B, device=device)
-        packed = self.kdim == self.vdim == embed_dim
-        shapes = {
-            "q_proj_weight": None if packed else (embed_dim, embed_dim),
-            "k_proj_weight": None if packed else (embed_dim, self.kdim),
-            "v_proj_weight": None if packed else (embed_dim, self.vdim),
-            "in_proj_weight": (3 * embed_dim, embed_dim) if packed else None,
-            "in_proj_bias": (3 * embed_dim,) if bias else None,
-        }
-        extra = (1, 1, embed_dim) if add_bias_kv else None
-        where = {"device": device, "dtype": dtype}
-        for name, shape in {**shapes, "bias_k": extra, "bias_v": extra}.items():
-            value = None if shape is None else torch.nn.Parameter(torch.zeros(B, *shape, **where))
-            self.register_parameter(name, value)
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, B=B, **where)
-        self.reset_parameters()
+    def _take(self, plain: Any, device: Any) -> None:
+        self.attention_dropout = Dropout(plain.dropout, B=self.B, device=device)
+        super()._take(plain, device)
+        for name in {"bias_k", "bias_v"} - self._parameters.keys():
+            self.register_parameter(name, None)
+        self.head_dim, out = plain.head_dim, plain.out_proj
+        self.out_proj = Linear(self.embed_dim, self.embed_dim, out.bias is not None, device, out.weight.dtype, B=self.B)
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -105,16 +76,10 @@ class MultiheadAttention(ArrayModule):
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
-        return {
-            "embed_dim": module.embed_dim,
-            "num_heads": module.num_heads,
+        return super().arguments_of(module) | {
             "dropout": module.attention_dropout.rates if isinstance(module, cls) else module.dropout,
             "bias": module.in_proj_bias is not None,
             "add_bias_kv": module.bias_k is not None,
-            "add_zero_attn": module.add_zero_attn,
-            "kdim": module.kdim,
-            "vdim": module.vdim,
-            "batch_first": module.batch_first,
         }
 
     @classmethod

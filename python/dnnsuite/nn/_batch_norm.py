@@ -31,29 +31,12 @@ class _NormBase(Affine):
     running_var: torch.Tensor | None
     num_batches_tracked: torch.Tensor | None
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float,
-        momentum: float | Sequence[float | None] | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: Any,
-        dtype: Any,
-        bias: bool,
-        B: int,
-    ) -> None:
-        super().__init__(B)
-        self.num_features, self.eps = num_features, eps
-        self.affine, self.track_running_stats = affine, track_running_stats
-        self.momentum = momentum
-        self._own_affine((num_features,), device, dtype, weight=affine, bias=affine and bias)
-        where = {"device": device, "dtype": dtype}
-        tracked = track_running_stats
-        self.register_buffer("running_mean", torch.zeros(B, num_features, **where) if tracked else None)
-        self.register_buffer("running_var", torch.ones(B, num_features, **where) if tracked else None)
-        count = torch.zeros(B, dtype=torch.long, device=device) if tracked else None
-        self.register_buffer("num_batches_tracked", count)
+    def _take(self, plain: Any, device: Any) -> None:
+        for name, one in plain._buffers.items():
+            made = None if one is None else torch.zeros(self.B, *one.shape, dtype=one.dtype, device=device)
+            self.register_buffer(name, made)
+        super()._take(plain, device)
+        self.reset_running_stats()
 
     @property
     def momentum(self) -> Any:
@@ -145,21 +128,6 @@ class _BatchNorm(_NormBase):
 
     activations = frozenset({"relu", "relu6", "leaky_relu", "hardswish", "silu"})
     adds_residual = True
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | Sequence[float | None] | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-        B: int,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, B)
 
     def is_alike(self) -> bool:
         # In training the result is the same for all: each model's statistics take it in, and do not go into it.
@@ -255,21 +223,6 @@ class BatchNorm3d(_BatchNorm, torch.nn.BatchNorm3d):  # type: ignore[misc]
 
 class _InstanceNorm(_NormBase):
     """`[B, N, C, *]` to the same, or `[B, C, *]` without a batch; weight and bias are `[B, C]`."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | Sequence[float] = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-        B: int,
-    ) -> None:
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias, B)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() == self.ranks[0] - 1:

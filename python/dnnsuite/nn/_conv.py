@@ -11,8 +11,9 @@ import torch
 from ..errors import InvalidArgument
 from ..ops.device import on_cpu
 from . import functional
+from ._parametric import Parametric
 from ._precision import cast
-from .array_module import ArrayModule, check_models
+from .array_module import check_models
 from .sharing import held_once
 
 Size = int | Sequence[int]
@@ -39,8 +40,8 @@ def _around(plain: Any) -> list[int]:
     return [size for size in reversed(plain.padding) for _ in range(2)]
 
 
-class _ConvBase(ArrayModule):
-    """Weights and biases in the shapes of `plain`, a torch layer on the meta device that has checked the arguments."""
+class _ConvBase(Parametric):
+    """Base of convolutions, whose weights have a memory order of their own."""
 
     arguments: ClassVar[tuple[str, ...]]
     dims: ClassVar[int]
@@ -55,21 +56,10 @@ class _ConvBase(ArrayModule):
     bias: torch.Tensor | None
     compute_dtype: torch.dtype | None = None  # if not that of the parameters: `nn.compute_dtype`
 
-    def __init__(self, plain: Any, device: Any, dtype: Any, B: int) -> None:
-        super().__init__(B)
-        for name in self.arguments:
-            setattr(self, name, getattr(plain, name))
-        where = {"device": device, "dtype": dtype}
-        self.weight = torch.nn.Parameter(self.laid_out(torch.empty(B, *plain.weight.shape, **where)))
-        has_bias = plain.bias is not None
-        bias = torch.nn.Parameter(torch.empty(B, *plain.bias.shape, **where)) if has_bias else None
-        self.register_parameter("bias", bias)
-        self.reset_parameters()
-
     @classmethod
     def laid_out(cls, weight: torch.Tensor) -> torch.Tensor:
         """Lay a weight `[B, O, I, *]` out as its device convolves with it."""
-        return laid_out(weight)
+        return laid_out(weight) if weight.dim() > 2 else weight
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> _ConvBase:
         super()._apply(fn, recurse)
@@ -94,17 +84,6 @@ class _ConvBase(ArrayModule):
 
     def renew(self, device: torch.device) -> None:
         self._lay_out()
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Initialise the models in turn like torch, so that B layers made one by one from the same seed are equal."""
-        fan_in = self.weight[0, 0].numel() if self.B else 0
-        for index in range(self.B):
-            drawn = torch.empty_like(self.weight[index], memory_format=torch.contiguous_format)  # in torch's order
-            self.weight[index].copy_(torch.nn.init.kaiming_uniform_(drawn, a=5**0.5))
-            if self.bias is not None:
-                bound = fan_in**-0.5 if fan_in else 0.0
-                torch.nn.init.uniform_(self.bias[index], -bound, bound)
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
@@ -137,25 +116,8 @@ class _Conv(_ConvBase):
         "padding_mode",
     )
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: str | Size = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, dilation, groups)
-        plain: Any = type(self).torch_class(*sizes, bias, padding_mode, device="meta")
-        super().__init__(plain, device, dtype, B)
+    def _take(self, plain: Any, device: Any) -> None:
+        super()._take(plain, device)
         # What the mode puts around the image first, in `pad`'s order: the last dimension first.
         self._around = _around(plain)
 
@@ -184,27 +146,6 @@ class _ConvTranspose(_ConvBase):
         *("in_channels", "out_channels", "kernel_size", "stride", "padding", "output_padding", "groups"),
         *("dilation", "padding_mode"),
     )
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size = 0,
-        output_padding: Size = 0,
-        groups: int = 1,
-        bias: bool = True,
-        dilation: Size = 1,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        sizes = (in_channels, out_channels, kernel_size, stride, padding, output_padding, groups)
-        plain: Any = type(self).torch_class(*sizes, bias, dilation, padding_mode, device="meta")
-        super().__init__(plain, device, dtype, B)
 
     def forward(self, x: torch.Tensor, output_size: Sequence[int] | None = None) -> torch.Tensor:
         self._check(x)

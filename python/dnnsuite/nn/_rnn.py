@@ -41,14 +41,15 @@ class RecurrentLayer(ArrayModule):
         self,
         input_size: int,
         hidden_size: int,
-        num_layers: int,
-        bias: bool,
-        batch_first: bool,
-        dropout: float | Sequence[float],
-        bidirectional: bool,
-        proj_size: int,
-        device: Any,
-        dtype: Any,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float | Sequence[float] = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device: Any = None,
+        dtype: Any = None,
+        *,
         B: int,
     ) -> None:
         super().__init__(B)
@@ -56,6 +57,8 @@ class RecurrentLayer(ArrayModule):
         for what, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
             if value <= 0:
                 raise InvalidArgument(f"{name}: {what} must be greater than zero, got {value}")
+        if proj_size and self.kind != "lstm":
+            raise InvalidArgument(f"{name}: proj_size is for an LSTM, got {proj_size}")
         if not 0 <= proj_size < hidden_size:
             raise InvalidArgument(f"{name}: proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -219,6 +222,10 @@ class RecurrentLayer(ArrayModule):
             state = tuple(part.squeeze(2) for part in state)
         return y, state
 
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        y, (h,) = self._run(input, None if hx is None else (hx,))
+        return y, h
+
     def _check_input(self, x: torch.Tensor) -> None:
         if x.dim() != 4 or x.shape[-1] != self.input_size or x.shape[2 if self.batch_first else 1] == 0:
             layout = "[B, N, T, I]" if self.batch_first else "[B, T, N, I]"
@@ -237,24 +244,6 @@ class LSTM(RecurrentLayer):
     arguments = (*RecurrentLayer.arguments, "proj_size")
     kind = "lstm"
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float | Sequence[float] = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size)
-        super().__init__(*sizes, device, dtype, B)
-
     def forward(self, input: Any, hx: State | None = None) -> tuple[Any, State]:
         if hx is not None and (isinstance(hx, torch.Tensor) or len(hx) != 2):
             raise InvalidArgument("LSTM takes its state as a pair (h, c)")
@@ -267,27 +256,6 @@ class GRU(RecurrentLayer):
     """
 
     kind = "gru"
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float | Sequence[float] = 0.0,
-        bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
-        super().__init__(*sizes, device, dtype, B)
-
-    def forward(self, input: Any, hx: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
-        y, (h,) = self._run(input, None if hx is None else (hx,))
-        return y, h
 
 
 class RNN(RecurrentLayer):
@@ -314,8 +282,4 @@ class RNN(RecurrentLayer):
             raise InvalidArgument(f"nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         self.nonlinearity, self.kind = nonlinearity, f"rnn_{nonlinearity}"
         sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
-        super().__init__(*sizes, device, dtype, B)
-
-    def forward(self, input: Any, hx: torch.Tensor | None = None) -> tuple[Any, torch.Tensor]:
-        y, (h,) = self._run(input, None if hx is None else (hx,))
-        return y, h
+        super().__init__(*sizes, device, dtype, B=B)

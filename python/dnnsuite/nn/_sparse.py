@@ -9,50 +9,18 @@ import torch
 
 from ..errors import InvalidArgument
 from . import functional
-from .array_module import ArrayModule, check_models
+from ._parametric import Parametric
+from .array_module import check_models
 
 TableT = TypeVar("TableT", bound="Table")
 
 
-class Table(ArrayModule):
+class Table(Parametric):
     """Base of Embedding and EmbeddingBag: `weight` `[B, V, D]`, and torch's options for it."""
 
     arguments: ClassVar[tuple[str, ...]] = (
         "num_embeddings", "embedding_dim", "padding_idx", "max_norm", "norm_type", "scale_grad_by_freq", "sparse",
     )  # fmt: skip
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None,
-        max_norm: float | None,
-        norm_type: float,
-        scale_grad_by_freq: bool,
-        sparse: bool,
-        device: Any,
-        dtype: Any,
-        B: int,
-    ) -> None:
-        super().__init__(B)
-        if padding_idx is not None:
-            if not -num_embeddings <= padding_idx < num_embeddings:
-                raise InvalidArgument(f"padding_idx must lie within num_embeddings={num_embeddings}, got {padding_idx}")
-            padding_idx %= num_embeddings
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        self.max_norm, self.norm_type, self.scale_grad_by_freq = max_norm, norm_type, scale_grad_by_freq
-        self.sparse = sparse
-        shape = (B, num_embeddings, embedding_dim)
-        self.weight = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-        self.reset_parameters()
-
-    @torch.no_grad()
-    def reset_parameters(self) -> None:
-        """Draw from the standard normal distribution, model by model, and set the padding row of each model to zero."""
-        for index in range(self.B):
-            torch.nn.init.normal_(self.weight[index])
-        if self.padding_idx is not None:
-            self.weight[:, self.padding_idx].zero_()
 
     @classmethod
     def _from_tables(cls: type[TableT], tables: torch.Tensor, freeze: bool, **arguments: Any) -> TableT:
@@ -76,23 +44,6 @@ class Embedding(Table):
     >>> nn.Embedding(1000, 16, B=3)(torch.zeros(3, 8, dtype=torch.long)).shape
     torch.Size([3, 8, 16])
     """
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        rules = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        super().__init__(num_embeddings, embedding_dim, *rules, device, dtype, B)
 
     @classmethod
     def from_pretrained(
@@ -133,28 +84,6 @@ class EmbeddingBag(Table):
     """
 
     arguments = (*Table.arguments, "mode", "include_last_offset")
-
-    def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        if mode not in ("sum", "mean", "max"):
-            raise InvalidArgument(f"mode must be 'sum', 'mean' or 'max', got {mode!r}")
-        rules = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
-        super().__init__(num_embeddings, embedding_dim, *rules, device, dtype, B)
-        self.mode, self.include_last_offset = mode, include_last_offset
 
     @classmethod
     def from_pretrained(

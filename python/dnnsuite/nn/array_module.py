@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -57,10 +58,16 @@ class _ArrayMeta(type):
         shown = list(own.parameters.values())[1:]
         torchs = getattr(cls, "torch_class", None)
         if isinstance(torchs, type) and any(p.kind is p.VAR_POSITIONAL for p in shown):
-            given = [p for p in inspect.signature(torchs).parameters.values() if p.name != "B"]
+            given = list(public_arguments(inspect.signature(torchs)).parameters.values())
             shown = [*given, *(p for p in shown if p.name == "B")]
             shown.sort(key=lambda p: p.kind)
         return inspect.Signature([p.replace(default=0) if p.name == "B" else p for p in shown])
+
+
+def public_arguments(signature: inspect.Signature) -> inspect.Signature:
+    """Leave out arguments such as an embedding's `_weight`, which is that of one model."""
+    shown = [p for p in signature.parameters.values() if not p.name.startswith("_")]
+    return signature.replace(parameters=shown)
 
 
 class MoreState(InvalidArgument):
@@ -74,15 +81,30 @@ def check_width(B: int) -> None:
         raise InvalidArgument(f"B must be a whole number of models, 0 (plain torch) or more; got {B!r}")
 
 
-class _Undrawn(TorchFunctionMode):
+class Undrawn(TorchFunctionMode):
     """Function mode that skips the initial values of a layer's parameters, which would advance torch's generator for
     nothing."""
+
+    here = threading.local()
+
+    def __enter__(self) -> Any:
+        self.before, self.here.active = skips_initial_values(), True
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self.here.active = self.before
+        super().__exit__(*raised)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "__module__", None) == "torch.nn.init" or func in _DRAWN:
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
+
+
+def skips_initial_values() -> bool:
+    """Return True while layers are made whose parameters are then loaded."""
+    return getattr(Undrawn.here, "active", False)
 
 
 _DRAWN = (torch.Tensor.uniform_, torch.Tensor.normal_)
@@ -186,11 +208,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         """Return the constructor arguments that rebuild `module` (a `torch_class`), without device and dtype: by
-        default the attributes named in `arguments`, and for a bias whether there is one.
+        default the attributes named in `arguments`, and for a bias whether there is one. None of a layer that is made
+        of its parts.
         """
-        if cls.arguments is None:
-            raise TypeError(f"{cls.__name__} has no rule to read a {type(module).__name__}")
-        values = {name: getattr(module, name) for name in cls.arguments}
+        values = {name: getattr(module, name) for name in cls.arguments or ()}
         if "bias" in values:
             values["bias"] = values["bias"] if isinstance(values["bias"], bool) else values["bias"] is not None
         return values
@@ -212,11 +233,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         kept_once = shareable_state(models)
         if kept_once:  # B of them are not even made for a moment
             cls.prepare_shared(models, kept_once)
-            with _Undrawn():
+            with Undrawn():
                 array = cls(**arguments, B=len(models), **{**where, "device": "meta"})
             array.leave_meta(first.device if first is not None else torch.device("cpu"), kept_once)
         else:
-            with _Undrawn():  # all of them get the models' values
+            with Undrawn():  # all of them get the models' values
                 array = cls(**arguments, B=len(models), **where)
         load_stacked(array, models, kept_once)
         array.train(models[0].training)
@@ -257,7 +278,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
             arguments[name] = arguments[name][index]
         first = _first_floating(self)
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
-        with _Undrawn():
+        with Undrawn():
             model = type(self).torch_class(**arguments, **where)
         _hold_alike(model, self)
         state = {name: value[index].clone() for name, value in self.state_dict().items()}

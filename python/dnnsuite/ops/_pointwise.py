@@ -95,7 +95,7 @@ def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
     Args:
         p: rates, float32 [B].
         rng: (key, step) of each model, int64 [B, 2]; equal pairs give equal masks, so the mask is made again in the
-            backward pass and is not kept. `dnnsuite.ops.reference.dropout_mask` defines it.
+            backward pass and is not kept. `cpp/fused/README.md` defines it.
     """
     result: Tensor = (_dropout if tracing() else _dropout_eager)(x, p, rng)
     return result

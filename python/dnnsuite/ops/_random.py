@@ -51,7 +51,7 @@ def random_numbers(like: Tensor, rng: Tensor, distribution: str, first: float, s
     """Draw numbers for each model into a new contiguous tensor of the shape and dtype of `like` [B, ...].
 
     A number is a function of its model's (key, step) and its place among the model's numbers, which
-    `dnnsuite.ops.reference.random_numbers` defines; neither other models nor threads change it.
+    `cpp/fused/README.md` defines; neither other models nor threads change it.
 
     Args:
         rng: (key, step) of each model, int64 [B, 2].

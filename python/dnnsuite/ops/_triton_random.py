@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A Triton kernel that draws the numbers of `dnnsuite.ops.reference.random_numbers` on a GPU.
+"""A Triton kernel that draws the numbers of `random_numbers` on a GPU.
 
 A program computes the four words of each of its calls of the generator and writes the numbers that are made of them, 16
 places apart. Logarithms are taken in float64: a number near 1 needs its rounding. Importing this module imports Triton.

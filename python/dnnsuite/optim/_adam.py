@@ -55,9 +55,7 @@ class NAdam(ArrayOptimizer):
     per_model = ("lr", "beta1", "beta2", "eps", "weight_decay", "momentum_decay")
     pairs = Adam.pairs
     flags = ("maximize", "decoupled_weight_decay")
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "nadam"
+    formula_name = "nadam"
 
 
 class RAdam(ArrayOptimizer):
@@ -67,9 +65,7 @@ class RAdam(ArrayOptimizer):
     per_model = Adam.per_model
     pairs = Adam.pairs
     flags = ("maximize", "decoupled_weight_decay")
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "radam"
+    formula_name = "radam"
 
 
 class Adamax(ArrayOptimizer):
@@ -78,6 +74,4 @@ class Adamax(ArrayOptimizer):
     torch_class = torch.optim.Adamax
     per_model = Adam.per_model
     pairs = Adam.pairs
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "adamax"
+    formula_name = "adamax"

@@ -19,9 +19,7 @@ class Adadelta(ArrayOptimizer):
 
     torch_class = torch.optim.Adadelta
     per_model = ("lr", "rho", "eps", "weight_decay")
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "adadelta"
+    formula_name = "adadelta"
 
 
 class Adagrad(ArrayOptimizer):
@@ -32,9 +30,7 @@ class Adagrad(ArrayOptimizer):
 
     torch_class = torch.optim.Adagrad
     per_model = ("lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "adagrad"
+    formula_name = "adagrad"
 
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
         start = hyper["initial_accumulator_value"].to(value.dtype)

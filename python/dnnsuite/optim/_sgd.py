@@ -50,9 +50,7 @@ class ASGD(ArrayOptimizer):
 
     torch_class = torch.optim.ASGD
     per_model = ("lr", "lambd", "alpha", "t0", "weight_decay")
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "asgd"
+    formula_name = "asgd"
 
 
 class Lion(ArrayOptimizer):
@@ -64,9 +62,7 @@ class Lion(ArrayOptimizer):
     arguments: ClassVar[Any] = {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0, "maximize": False}
     per_model = ("lr", "beta1", "beta2", "weight_decay")
     pairs: ClassVar[Any] = {"betas": ("beta1", "beta2")}
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "lion"
+    formula_name = "lion"
 
 
 class Rprop(ArrayOptimizer):
@@ -75,6 +71,4 @@ class Rprop(ArrayOptimizer):
     torch_class = torch.optim.Rprop
     per_model = ("lr", "etaminus", "etaplus", "step_size_min", "step_size_max")
     pairs: ClassVar[Any] = {"etas": ("etaminus", "etaplus"), "step_sizes": ("step_size_min", "step_size_max")}
-
-    def rule(self, group: Group, hyper: Hyper) -> str:
-        return "rprop"
+    formula_name = "rprop"

@@ -25,6 +25,7 @@ class OptimizerState(UncompiledOptimizer):
     fixed: ClassVar[dict[str, Any]] = {}
     """Values that groups have and that are no arguments."""
     per_model: ClassVar[tuple[str, ...]] = ()
+    formula_name: ClassVar[str] = ""
     pairs: ClassVar[dict[str, tuple[str, str]]] = {}
     """Arguments that are two hyper-parameters in one, as torch writes them."""
     flags: ClassVar[tuple[str, ...]] = ("maximize",)
@@ -90,8 +91,10 @@ class OptimizerState(UncompiledOptimizer):
             group.setdefault("grad_norms", torch.zeros_like(group["active"], dtype=torch.float64))
 
     def rule(self, group: Group, hyper: Hyper) -> str:
-        """Name the formula of `group` in `dnnsuite.ops.RULES`."""
-        raise TypeError(f"{type(self).__name__} names no rule")
+        """Name the formula of `group` in `dnnsuite.ops.RULES`, which is `formula_name` where it is always the same."""
+        if not self.formula_name:
+            raise TypeError(f"{type(self).__name__} names no rule")
+        return self.formula_name
 
     def names_of(self, rule: str, parameter: torch.Tensor) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the names of a parameter's states and of its scalars `[B]`."""

@@ -17,6 +17,7 @@ from .torch_schedules import TorchSchedules, group_values, without_marks
 
 Values = dict[str, Any]
 Rest = Callable[[Any, Any, int], None]
+_AROUND = (optim.SAM, optim.Lookahead)
 _BY_BATCH = {"OneCycleLR", "CyclicLR"}  # schedules that count batches
 
 
@@ -34,8 +35,8 @@ class Optimization(abc.ABC):
         kinds = schedule.kinds if isinstance(schedule, TorchSchedules) else {type(schedule).__name__}
         return self.every == "batch" or (not self.every and bool(kinds & _BY_BATCH))
 
-    def taken(self) -> set[str]:
-        """Names of the configuration's values that it reads, beside those that it is called with."""
+    def taken(self, configs: Sequence[Config]) -> set[str]:
+        """Names of the configurations' values that it reads, beside those that it is called with."""
         return set()
 
     def kind(self, model: Any, config: Config) -> Any:
@@ -57,17 +58,79 @@ def _nothing(optimizer: Any, schedule: Any, slot: int) -> None:
 
 
 class Named(Optimization):
-    """A class by name, which takes the values of a configuration that have the names of its arguments."""
+    """A class by name, or by the `optimizer` of each configuration, and for one around another its `base_optimizer`."""
+
+    NAMES = ("optimizer", "base_optimizer")
 
     def __init__(self, optimizer: Any, schedule: Any = None) -> None:
-        self._optimizer, self._constants = _class_of(optimizer, optim, "optimizer")
+        self._given, self._schedule, self._kinds = optimizer, schedule, dict[str, _OneKind]()
+        if optimizer is not None and not issubclass(_class_of(optimizer, optim, "optimizer")[0], _AROUND):
+            self._of({})  # refuses what it does not know before the first trial
+
+    def _of(self, config: Config) -> _OneKind:
+        given = config.get("optimizer", "AdamW") if self._given is None else self._given
+        base = config.get("base_optimizer")
+        key = repr((given, base))
+        if key not in self._kinds:
+            self._kinds[key] = _OneKind(given, self._schedule, base)
+        return self._kinds[key]
+
+    def taken(self, configs: Sequence[Config]) -> set[str]:
+        kinds = [self._of(config) for config in configs]
+        around = any(isinstance(kind.optimizer, _AroundAnother) for kind in kinds)
+        own = {name for name, read in zip(self.NAMES, (self._given is None, around), strict=True) if read}
+        return own.union(*(kind.taken() for kind in kinds))
+
+    def kind(self, model: Any, config: Config) -> Any:
+        return self._of(config).name
+
+    def made(self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]) -> tuple[Any, Any]:
+        return self._of(configs[0]).made(array, configs)
+
+    def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
+        return self._of(config).fresh(config), _nothing
+
+
+class _AroundAnother:
+    """SAM or Lookahead around a class: it takes the arguments of both, as a class does."""
+
+    def __init__(self, kind: type[optim.ArrayOptimizer], base: Any) -> None:
+        own = {"rho", "adaptive"} if kind is optim.SAM else {"la_steps", "la_alpha"}
+        if base is None:
+            raise InvalidArgument(
+                f"{kind.__name__} is around another optimizer: optimizer=({kind.__name__!r}, "
+                "{'base_optimizer': 'SGD'}), or a base_optimizer in each configuration"
+            )
+        self._kind, self._own, self.torch_class = kind, own, None
+        self._base, _ = _class_of(base, optim, "optimizer")
+        self.__name__ = f"{kind.__name__} around {self._base.__name__}"
+        self.per_model, self.pairs = (*self._base.per_model, *(own - {"adaptive"})), self._base.pairs
+        named = [p for name, p in inspect.signature(kind).parameters.items() if name in own]
+        theirs = [p for p in inspect.signature(self._base).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        self.__signature__ = inspect.Signature([p.replace(kind=p.KEYWORD_ONLY) for p in (*theirs, *named)])
+
+    def __call__(self, params: Any, **values: Any) -> optim.ArrayOptimizer:
+        if self._kind is optim.SAM:
+            return optim.SAM(params, self._base, **values)
+        own = {name: values.pop(name) for name in self._own & set(values)}
+        return optim.Lookahead(self._base(params, **values), **own)
+
+
+class _OneKind:
+    """A class of optimizers, which takes the values of a configuration that have the names of its arguments."""
+
+    def __init__(self, optimizer: Any, schedule: Any, base: Any) -> None:
+        self.optimizer, self._constants = _class_of(optimizer, optim, "optimizer")
+        if issubclass(self.optimizer, _AROUND):
+            self.optimizer = _AroundAnother(self.optimizer, self._constants.pop("base_optimizer", base))
+        self.name = self.optimizer.__name__
         self._schedule: Any = None
         self._schedule_constants: Values = {}
         if schedule is not None:
             self._schedule, self._schedule_constants = _class_of(schedule, optim.lr_scheduler, "scheduler")
-        self._names = _arguments(self._optimizer)
+        self._names = _arguments(self.optimizer)
         self._schedule_names = _arguments(self._schedule) if self._schedule else set()
-        _refuse_unknown(self._optimizer, self._constants, self._names)
+        _refuse_unknown(self.optimizer, self._constants, self._names)
         if self._schedule:
             _refuse_unknown(self._schedule, self._schedule_constants, self._schedule_names)
 
@@ -81,25 +144,25 @@ class Named(Optimization):
         own = {name: config[name] for name in config if name in self._schedule_names - self._names}
         return {**self._schedule_constants, **own}
 
-    def made(self, array: torch.nn.Module, models: Sequence[Any], configs: Sequence[Config]) -> tuple[Any, Any]:
-        values = _together(self._optimizer, [self._values(config) for config in configs])
-        optimizer = self._optimizer(list(array.parameters()), **values)
+    def made(self, array: torch.nn.Module, configs: Sequence[Config]) -> tuple[Any, Any]:
+        values = _together(self.optimizer, [self._values(config) for config in configs])
+        optimizer = self.optimizer(list(array.parameters()), **values)
         if self._schedule is None:
             return optimizer, None
         chosen = [self._schedule_values(config) for config in configs]
         return optimizer, self._schedule(optimizer, **_together(self._schedule, chosen))
 
-    def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
-        values = {**_defaults(self._optimizer), **self._values(config)}
-        for pair, names in getattr(self._optimizer, "pairs", {}).items():
+    def fresh(self, config: Config) -> Values:
+        values = {**_defaults(self.optimizer), **self._values(config)}
+        for pair, names in getattr(self.optimizer, "pairs", {}).items():
             if pair in values:
                 values = {**dict(zip(names, values.pop(pair), strict=True)), **values}
-        per_model = {*self._optimizer.per_model, "max_grad_norm"}
+        per_model = {*self.optimizer.per_model, "max_grad_norm"}
         found = {name: value for name, value in values.items() if name in per_model and value is not None}
         if self._schedule is not None:
             given = {**_defaults(self._schedule), **self._schedule_values(config)}
             found |= {name: value for name, value in given.items() if name in (*self._schedule.per_model, "milestones")}
-        return found, _nothing
+        return found
 
 
 class OfTorch(Optimization):
@@ -220,7 +283,8 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
 
     Args:
         optimizer: a name or class; (name, constants); or a function `(parameters, config)` that returns torch's
-            optimizer of one model, alone or with {"max_grad_norm": x}. None: the LightningModule's own, else AdamW.
+            optimizer of one model, alone or with {"max_grad_norm": x}. None: the LightningModule's own, else the one
+            that a configuration names, or AdamW.
         schedule: a name or class, (name, constants), or a function `(optimizer, config)` of torch's.
 
     Raises:
@@ -228,8 +292,6 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
     """
     if optimizer is None and lightning:
         return OfLightning()
-    if optimizer is None:
-        optimizer = "AdamW"
     clip: Values = {}
     if isinstance(optimizer, tuple) and len(optimizer) == 2 and inspect.isroutine(optimizer[0]):
         optimizer, clip = optimizer

@@ -170,7 +170,7 @@ class Recipe:
     def fits(self, source: Config, config: Config) -> bool:
         """True if a trial of `config` can continue from the state of one of `source`: shapes and kind of optimizer."""
         names = [name for name in config if not alike(source.get(name), config[name])]
-        if isinstance(self.optimization, Named) and not self.read.intersection(names):
+        if isinstance(self.optimization, Named) and not {*self.read, *Named.NAMES}.intersection(names):
             return True  # no model differs by what none reads
         try:
             return bool(self._state_kind(source) == self._state_kind(config))
@@ -206,7 +206,7 @@ class Recipe:
             InvalidArgument: make_model ignores its configuration; the message says what it reads.
         """
         names = sorted({name for config in configs for name in config})
-        taken = self.read | (self.optimization.taken() if self.optimization else set()) | known
+        taken = self.read | (self.optimization.taken(configs) if self.optimization else set()) | known
         unread = [name for name in names if name not in taken]
         differing = [name for name in unread if any(not alike(c.get(name), configs[0].get(name)) for c in configs)]
         if differing and not isinstance(self.optimization, OfTorch):
@@ -221,7 +221,7 @@ class Recipe:
 
 _WAYS = {
     "clip": ". The norm of gradients is clipped by max_grad_norm",
-    "optim": ". To choose the optimizer by trial, give optimizer=lambda parameters, config: ...",
+    "optim": ". To choose the optimizer by trial, leave optimizer out, or give optimizer=lambda p, config: ...",
     "sched": ". To choose the schedule by trial, give scheduler=lambda optimizer, config: ...",
     "rate": ". The optimizer's learning rate is lr",
 }  # by a part of the name

@@ -171,19 +171,22 @@ class _Reached:
     def _of_globals(self, space: dict[str, Any], names: frozenset[str]) -> list[types.FunctionType]:
         """Return the functions of globals that code names; of a module those that the code names too."""
         found = list[types.FunctionType]()
-        for _, value in self._look(space, names):
-            if not isinstance(value, types.ModuleType):
-                found += _functions(value)
-            elif is_followed(value.__name__):
+        for value, functions in self._look(space, names):
+            found += functions
+            if isinstance(value, types.ModuleType) and is_followed(value.__name__):
                 # What a module that imports lazily has not imported yet has not been called.
-                found += [each for _, held in self._look(vars(value), names) for each in _functions(held)]
+                found += [each for _, inside in self._look(vars(value), names) for each in inside]
         return found
 
-    def _look(self, space: dict[str, Any], names: frozenset[str]) -> list[tuple[str, Any]]:
+    def _look(self, space: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[Any, list[types.FunctionType]]]:
+        """Yield what `names` mean in `space`, and the functions that this leads to."""
         self._spaces[id(space)] = space, len(space)
-        found = [(name, space[name]) for name in names & space.keys()]
-        self._named += [(space, name, id(value), _leads(value)) for name, value in found]
-        return found
+        for name in names & space.keys():
+            value = space[name]
+            is_module = isinstance(value, types.ModuleType)
+            functions = [] if is_module else _functions(value)
+            self._named.append((space, name, id(value), is_module or bool(functions)))
+            yield value, functions
 
 
 _MOST_REACHED = 256  # parts of models

@@ -18,6 +18,7 @@ from ...errors import InvalidArgument
 from ...ops.device import numbers
 from ...ops.shared import beside
 from .._precision import computable
+from ._samples import named
 
 Tensor = torch.Tensor
 Rate = float | Sequence[float] | Tensor
@@ -101,68 +102,34 @@ def _alpha(x: Tensor, factors: Tensor, p: Tensor) -> Tensor:
     return torch.where(factors > 0, x * scale.to(x.dtype) + shift.to(x.dtype), low)
 
 
-def _function(
-    draw: Callable[[Tensor, Tensor, Tensor], Tensor],
-    x: Tensor,
-    p: Rate,
-    training: bool,
-    inplace: bool,
-    rng: Tensor | None,
-) -> Tensor:
-    rates, stream = drawn(p, rng, x)
-    if not training or rates is None or stream is None:
-        return x
-    y = draw(x, rates, stream)
-    return x.copy_(y) if inplace else y
+def _dropout(
+    name: str, draw: Callable[[Tensor, Tensor, Tensor], Tensor], what: str, train: bool = True, unbatched: int = 0
+) -> Callable[..., Tensor]:
+    """Make torch's function `name`, which draws by `draw`; an input of `unbatched` dimensions has no batch."""
+
+    def function(
+        input: Tensor, p: Rate = 0.5, training: bool = train, inplace: bool = False, *, rng: Tensor | None = None
+    ) -> Tensor:
+        single = input.dim() == unbatched
+        x = input.unsqueeze(1) if single else input
+        rates, stream = drawn(p, rng, x)
+        if not training or rates is None or stream is None:
+            return input
+        y = draw(x, rates, stream)
+        y = y.squeeze(1) if single else y
+        return input.copy_(y) if inplace else y
+
+    function.own_numbers = frozenset(("p",))  # type: ignore[attr-defined]
+    return named(function, name, what)
 
 
-def dropout(
-    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
-) -> Tensor:
-    """Set elements of `[B, ...]` to zero with probability p, and scale the others by 1 / (1 - p)."""
-    return _function(drop, input, p, training, inplace, rng)
-
-
-def alpha_dropout(
-    input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
-) -> Tensor:
-    """Apply alpha dropout to elements of `[B, ...]`; it keeps the mean and variance of a standard normal input."""
-    return _function(drop_alpha, input, p, training, inplace, rng)
-
-
-def feature_alpha_dropout(
-    input: Tensor, p: Rate = 0.5, training: bool = False, inplace: bool = False, *, rng: Tensor | None = None
-) -> Tensor:
-    """Apply alpha dropout to whole channels of `[B, N, C, *]`."""
-    return _function(drop_alpha_channels, input, p, training, inplace, rng)
-
-
-def dropout1d(
-    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
-) -> Tensor:
-    """Set whole channels of `[B, N, C, L]` to zero, or of `[B, C, L]` without a batch."""
-    return _of_images(input, 3, p, training, inplace, rng)
-
-
-def dropout2d(
-    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
-) -> Tensor:
-    """Set whole channels of `[B, N, C, H, W]` to zero. As in torch, `[B, N, C, L]` is handled by `dropout1d`."""
-    return _of_images(input, None, p, training, inplace, rng)
-
-
-def dropout3d(
-    input: Tensor, p: Rate = 0.5, training: bool = True, inplace: bool = False, *, rng: Tensor | None = None
-) -> Tensor:
-    """Set whole channels of `[B, N, C, D, H, W]` to zero, or of `[B, C, D, H, W]` without a batch."""
-    return _of_images(input, 5, p, training, inplace, rng)
-
-
-for _function_of_rate in (dropout, alpha_dropout, feature_alpha_dropout, dropout1d, dropout2d, dropout3d):
-    _function_of_rate.own_numbers = frozenset(("p",))  # type: ignore[attr-defined]
-
-
-def _of_images(x: Tensor, unbatched: int | None, p: Rate, training: bool, inplace: bool, rng: Tensor | None) -> Tensor:
-    if x.dim() == unbatched:
-        return _function(drop_channels, x.unsqueeze(1), p, training, inplace, rng).squeeze(1)
-    return _function(drop_channels, x, p, training, inplace, rng)
+dropout = _dropout("dropout", drop, "on `[B, ...]`: elements are set to zero, and the others scaled by 1 / (1 - p).")
+alpha_dropout = _dropout(
+    "alpha_dropout", drop_alpha, "on `[B, ...]`; it keeps mean and variance of a standard normal input.", train=False
+)
+feature_alpha_dropout = _dropout(
+    "feature_alpha_dropout", drop_alpha_channels, "on whole channels of `[B, N, C, *]`.", train=False
+)
+dropout1d = _dropout("dropout1d", drop_channels, "on `[B, N, C, L]`, or without N.", unbatched=3)
+dropout2d = _dropout("dropout2d", drop_channels, "on `[B, N, C, H, W]`; `[B, N, C, L]` is as in `dropout1d`.")
+dropout3d = _dropout("dropout3d", drop_channels, "on `[B, N, C, D, H, W]`, or without N.", unbatched=5)

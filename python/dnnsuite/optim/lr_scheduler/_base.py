@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -207,6 +208,43 @@ class LRScheduler(_TORCHS):
         for base, group in zip(self.base_lrs, self.optimizer.param_groups, strict=True):
             base[new] = group["initial_lr"].cpu()[new]
         self._move(new, initial=True)
+
+
+class Formula(LRScheduler):
+    """Schedule with the arguments of torch's class of its name, of which those `per_model` are numbers of each model;
+    `counts` are whole numbers, 1 or more."""
+
+    counts: ClassVar[tuple[str, ...]] = ()
+    _torchs: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        torchs = getattr(torch.optim.lr_scheduler, cls.__name__, None)
+        if cls.__module__.startswith(__package__) and torchs is not None:
+            cls._torchs = cls.__signature__ = inspect.signature(torchs)
+        elif "__init__" in cls.__dict__:
+            shown = inspect.signature(cls.__init__)
+            cls.__signature__ = shown.replace(parameters=list(shown.parameters.values())[1:])
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        bound = self._torchs.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        self._attach(given.pop("optimizer"))
+        self._take(given)
+        self._set(**{name: given[name] for name in self.per_model})
+        for name in self.counts:
+            vector: Vector = getattr(self, name)
+            require((vector >= 1) & (vector % 1 == 0), name, vector, "it must be a whole number, 1 or more")
+        self._check(given.get("last_epoch", -1))
+        if "last_epoch" in given:
+            super().__init__(self.optimizer, given["last_epoch"])
+
+    def _take(self, given: dict[str, Any]) -> None:
+        """Take what is no number of each model, and complete `given`."""
+
+    def _check(self, last_epoch: Any) -> None:
+        """Refuse numbers that make no schedule, and begin what the numbers say."""
 
 
 def momentum_name(group: dict[str, Any]) -> str:

@@ -4,27 +4,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ...errors import InvalidArgument
 from .._values import as_vector
-from ._base import LRScheduler, Vector, momentum_name, require
+from ._base import Formula, Vector, momentum_name, require
 
 
-class _Cycling(LRScheduler):
+class _Cycling(Formula):
     """Momentum goes from `max_momentum` to `base_momentum` and back while the rate does the opposite."""
 
     cycle_momentum: bool
-    base_momentum: Vector
-    max_momentum: Vector
 
-    def _start_momentum(self, cycle_momentum: bool, base: Any, most: Any, last_epoch: Any) -> None:
-        self.cycle_momentum = cycle_momentum
-        self._set(base_momentum=base, max_momentum=most)
-        for group in self.optimizer.param_groups if cycle_momentum else ():
+    def _start_momentum(self, last_epoch: Any) -> None:
+        for group in self.optimizer.param_groups if self.cycle_momentum else ():
             self._start(group, momentum_name(group), self.max_momentum, last_epoch)
 
     def _start(self, group: dict[str, Any], name: str, values: Vector, last_epoch: Any) -> None:
@@ -38,40 +33,21 @@ class CyclicLR(_Cycling):
 
     per_model = ("base_lr", "max_lr", "step_size_up", "step_size_down", "gamma", "base_momentum", "max_momentum")
 
-    def __init__(
-        self,
-        optimizer: Any,
-        base_lr: Any,
-        max_lr: Any,
-        step_size_up: Any = 2000,
-        step_size_down: Any = None,
-        mode: str = "triangular",
-        gamma: Any = 1.0,
-        scale_fn: Callable[[float], float] | None = None,
-        scale_mode: str = "cycle",
-        cycle_momentum: bool = True,
-        base_momentum: Any = 0.8,
-        max_momentum: Any = 0.9,
-        last_epoch: Any = -1,
-    ) -> None:
-        self._attach(optimizer)
+    def _take(self, given: dict[str, Any]) -> None:
+        mode, scale_fn = given["mode"], given["scale_fn"]
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise InvalidArgument(
                 f"mode is {mode!r}; it must be triangular, triangular2 or exp_range, or give scale_fn"
             )
-        self.base_lr: Vector
-        self.max_lr: Vector
-        self.step_size_up: Vector
-        self.step_size_down: Vector
-        self.gamma: Vector
-        down = step_size_up if step_size_down is None else step_size_down
-        self._set(base_lr=base_lr, max_lr=max_lr, step_size_up=step_size_up, step_size_down=down, gamma=gamma)
-        self.mode, self.scale_fn = mode, scale_fn
-        self.scale_mode = scale_mode if scale_fn else ("iterations" if mode == "exp_range" else "cycle")
-        self._start_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
-        for group in optimizer.param_groups:
+        if given["step_size_down"] is None:
+            given["step_size_down"] = given["step_size_up"]
+        self.mode, self.scale_fn, self.cycle_momentum = mode, scale_fn, given["cycle_momentum"]
+        self.scale_mode = given["scale_mode"] if scale_fn else ("iterations" if mode == "exp_range" else "cycle")
+
+    def _check(self, last_epoch: Any) -> None:
+        self._start_momentum(last_epoch)
+        for group in self.optimizer.param_groups:
             self._start(group, "lr", self.base_lr, last_epoch)
-        super().__init__(optimizer, last_epoch)
 
     def _heights(self, epoch: Vector) -> Vector:
         """Return the height above the base rate, 0 to 1, scaled."""
@@ -108,47 +84,25 @@ class OneCycleLR(_Cycling):
         "base_momentum",
         "max_momentum",
     )
-    max_lr: Vector
-    total_steps: Vector
-    pct_start: Vector
-    div_factor: Vector
-    final_div_factor: Vector
+    counts = ("total_steps",)
 
-    def __init__(
-        self,
-        optimizer: Any,
-        max_lr: Any,
-        total_steps: Any = None,
-        epochs: Any = None,
-        steps_per_epoch: Any = None,
-        pct_start: Any = 0.3,
-        anneal_strategy: str = "cos",
-        cycle_momentum: bool = True,
-        base_momentum: Any = 0.85,
-        max_momentum: Any = 0.95,
-        div_factor: Any = 25.0,
-        final_div_factor: Any = 1e4,
-        three_phase: bool = False,
-        last_epoch: Any = -1,
-    ) -> None:
-        self._attach(optimizer)
-        if total_steps is None:
-            if epochs is None or steps_per_epoch is None:
+    def _take(self, given: dict[str, Any]) -> None:
+        if given["total_steps"] is None:
+            if given["epochs"] is None or given["steps_per_epoch"] is None:
                 raise InvalidArgument("give total_steps, or epochs and steps_per_epoch")
-            total_steps = as_vector(epochs, self.B, "epochs") * as_vector(steps_per_epoch, self.B, "steps_per_epoch")
-        if anneal_strategy not in ("cos", "linear"):
-            raise InvalidArgument(f"anneal_strategy is {anneal_strategy!r}; it must be cos or linear")
-        self._set(max_lr=max_lr, total_steps=total_steps, pct_start=pct_start)
-        self._set(div_factor=div_factor, final_div_factor=final_div_factor)
-        total, part = self.total_steps, self.pct_start
-        require((total >= 1) & (total % 1 == 0), "total_steps", total, "it counts steps, 1 or more")
-        require((part >= 0) & (part <= 1), "pct_start", part, "it must lie in [0, 1]")
-        self.anneal_strategy, self.three_phase = anneal_strategy, three_phase
-        self._start_momentum(cycle_momentum, base_momentum, max_momentum, last_epoch)
-        for group in optimizer.param_groups:
+            each = [as_vector(given[name], self.B, name) for name in ("epochs", "steps_per_epoch")]
+            given["total_steps"] = each[0] * each[1]
+        self.anneal_strategy, self.three_phase = given["anneal_strategy"], given["three_phase"]
+        self.cycle_momentum = given["cycle_momentum"]
+        if self.anneal_strategy not in ("cos", "linear"):
+            raise InvalidArgument(f"anneal_strategy is {self.anneal_strategy!r}; it must be cos or linear")
+
+    def _check(self, last_epoch: Any) -> None:
+        require((self.pct_start >= 0) & (self.pct_start <= 1), "pct_start", self.pct_start, "it must lie in [0, 1]")
+        self._start_momentum(last_epoch)
+        for group in self.optimizer.param_groups:
             if bool(self._starts(last_epoch).all()) or "initial_lr" in group:  # else the base refuses
                 self._start(group, "initial_lr", self.max_lr / self.div_factor, last_epoch)
-        super().__init__(optimizer, last_epoch)
 
     def _begin(self, new: Vector) -> None:
         for group in self.optimizer.param_groups:

@@ -9,42 +9,24 @@ from typing import Any
 import torch
 
 from ...errors import InvalidArgument
-from ._base import LRScheduler, Vector, require
+from ._base import Formula, Vector, require
 
 _TORCHS: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
 
 
-class ReduceLROnPlateau(LRScheduler, _TORCHS):
+class ReduceLROnPlateau(Formula, _TORCHS):
     """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
 
     per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
 
-    def __init__(
-        self,
-        optimizer: Any,
-        mode: str = "min",
-        factor: Any = 0.1,
-        patience: Any = 10,
-        threshold: Any = 1e-4,
-        threshold_mode: str = "rel",
-        cooldown: Any = 0,
-        min_lr: Any = 0,
-        eps: Any = 1e-8,
-    ) -> None:
-        self._attach(optimizer)
-        if mode not in ("min", "max"):
-            raise InvalidArgument(f"mode is {mode!r}; it must be min or max")
-        if threshold_mode not in ("rel", "abs"):
-            raise InvalidArgument(f"threshold_mode is {threshold_mode!r}; it must be rel or abs")
-        self.factor: Vector
-        self.patience: Vector
-        self.threshold: Vector
-        self.cooldown: Vector
-        self.min_lr: Vector
-        self.eps: Vector
-        self._set(factor=factor, patience=patience, threshold=threshold, cooldown=cooldown, min_lr=min_lr, eps=eps)
+    def _take(self, given: dict[str, Any]) -> None:
+        self.mode, self.threshold_mode = given["mode"], given["threshold_mode"]
+        for name, values in (("mode", ("min", "max")), ("threshold_mode", ("rel", "abs"))):
+            if given[name] not in values:
+                raise InvalidArgument(f"{name} is {given[name]!r}; it must be {' or '.join(values)}")
+
+    def _check(self, last_epoch: Any) -> None:
         require(self.factor < 1, "factor", self.factor, "it must be less than 1")
-        self.mode, self.threshold_mode = mode, threshold_mode
         self.base_lrs = []
         self.last_epoch = torch.zeros(self.B, dtype=torch.int64)
         self.best = torch.full((self.B,), self._worst(), dtype=torch.float64)

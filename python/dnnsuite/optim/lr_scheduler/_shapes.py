@@ -11,12 +11,10 @@ import torch
 
 from ...errors import InvalidArgument
 from .._values import as_vector, check_indices
-from ._base import LRScheduler, Vector, require
-
-_COUNTS = "it counts epochs, 1 or more"
+from ._base import Formula, Vector, require
 
 
-class StepLR(LRScheduler):
+class StepLR(Formula):
     """`torch.optim.lr_scheduler.StepLR` for B models: lr ← gamma · lr each `step_size` epochs.
 
     >>> from dnnsuite import nn, optim
@@ -29,14 +27,7 @@ class StepLR(LRScheduler):
     """
 
     per_model = ("step_size", "gamma")
-
-    def __init__(self, optimizer: Any, step_size: Any, gamma: Any = 0.1, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.step_size: Vector
-        self.gamma: Vector
-        self._set(step_size=step_size, gamma=gamma)
-        require((self.step_size >= 1) & (self.step_size % 1 == 0), "step_size", self.step_size, _COUNTS)
-        super().__init__(optimizer, last_epoch)
+    counts = ("step_size",)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         return torch.where((epoch == 0) | (epoch % self.step_size != 0), lr, lr * self.gamma)
@@ -45,7 +36,7 @@ class StepLR(LRScheduler):
         return self.base_lrs[place] * self.gamma ** (epoch // self.step_size)
 
 
-class MultiStepLR(LRScheduler):
+class MultiStepLR(Formula):
     """`torch.optim.lr_scheduler.MultiStepLR` for B models: `milestones` is a list of epochs, or such a list per model.
 
     `select` takes those of new models as the keyword `milestones`, one list for all of them.
@@ -53,17 +44,13 @@ class MultiStepLR(LRScheduler):
 
     per_model = ("gamma",)
 
-    def __init__(self, optimizer: Any, milestones: Sequence[Any], gamma: Any = 0.1, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.gamma: Vector
-        self._set(gamma=gamma)
-        lists = list(milestones)
+    def _take(self, given: dict[str, Any]) -> None:
+        lists = list(given["milestones"])
         if not any(isinstance(one, (list, tuple)) for one in lists):
             lists = [lists] * self.B
         if len(lists) != self.B:
             raise InvalidArgument(f"milestones has {len(lists)} lists for {self.B} models")
         self.milestones = _padded(lists)
-        super().__init__(optimizer, last_epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         count = (self.milestones == epoch[:, None]).sum(1)
@@ -94,18 +81,13 @@ def _padded(lists: Sequence[Sequence[float]]) -> Vector:
     return torch.tensor(rows, dtype=torch.float64)
 
 
-class ConstantLR(LRScheduler):
+class ConstantLR(Formula):
     """`torch.optim.lr_scheduler.ConstantLR` for B models: lr · factor until `total_iters`."""
 
     per_model = ("factor", "total_iters")
 
-    def __init__(self, optimizer: Any, factor: Any = 1.0 / 3, total_iters: Any = 5, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.factor: Vector
-        self.total_iters: Vector
-        self._set(factor=factor, total_iters=total_iters)
+    def _check(self, last_epoch: Any) -> None:
         require((self.factor >= 0) & (self.factor <= 1), "factor", self.factor, "it must lie in [0, 1]")
-        super().__init__(optimizer, last_epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         back = torch.where(epoch == self.total_iters, lr * (1.0 / self.factor), lr)
@@ -115,28 +97,15 @@ class ConstantLR(LRScheduler):
         return self.base_lrs[place] * (self.factor + (epoch >= self.total_iters) * (1 - self.factor))
 
 
-class LinearLR(LRScheduler):
+class LinearLR(Formula):
     """`torch.optim.lr_scheduler.LinearLR` for B models: from start_factor · lr to end_factor · lr in `total_iters`."""
 
     per_model = ("start_factor", "end_factor", "total_iters")
 
-    def __init__(
-        self,
-        optimizer: Any,
-        start_factor: Any = 1.0 / 3,
-        end_factor: Any = 1.0,
-        total_iters: Any = 5,
-        last_epoch: Any = -1,
-    ) -> None:
-        self._attach(optimizer)
-        self.start_factor: Vector
-        self.end_factor: Vector
-        self.total_iters: Vector
-        self._set(start_factor=start_factor, end_factor=end_factor, total_iters=total_iters)
+    def _check(self, last_epoch: Any) -> None:
         start, end = self.start_factor, self.end_factor
         require((start > 0) & (start <= 1), "start_factor", start, "it must lie in (0, 1]")
         require((end >= 0) & (end <= 1), "end_factor", end, "it must lie in [0, 1]")
-        super().__init__(optimizer, last_epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         rise = self.end_factor - self.start_factor
@@ -149,16 +118,10 @@ class LinearLR(LRScheduler):
         return self.base_lrs[place] * (self.start_factor + rise / self.total_iters)
 
 
-class ExponentialLR(LRScheduler):
+class ExponentialLR(Formula):
     """`torch.optim.lr_scheduler.ExponentialLR` for B models: lr ← gamma · lr each epoch."""
 
     per_model = ("gamma",)
-
-    def __init__(self, optimizer: Any, gamma: Any, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.gamma: Vector
-        self._set(gamma=gamma)
-        super().__init__(optimizer, last_epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         return lr if initial else lr * self.gamma
@@ -167,17 +130,10 @@ class ExponentialLR(LRScheduler):
         return self.base_lrs[place] * self.gamma**epoch
 
 
-class PolynomialLR(LRScheduler):
+class PolynomialLR(Formula):
     """`torch.optim.lr_scheduler.PolynomialLR` for B models: lr · (1 - epoch / total_iters) ** power."""
 
     per_model = ("total_iters", "power")
-
-    def __init__(self, optimizer: Any, total_iters: Any = 5, power: Any = 1.0, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.total_iters: Vector
-        self.power: Vector
-        self._set(total_iters=total_iters, power=power)
-        super().__init__(optimizer, last_epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         if initial:
@@ -191,17 +147,10 @@ class PolynomialLR(LRScheduler):
         return self.base_lrs[place] * left**self.power
 
 
-class CosineAnnealingLR(LRScheduler):
+class CosineAnnealingLR(Formula):
     """`torch.optim.lr_scheduler.CosineAnnealingLR` for B models: down to `eta_min` in `T_max` epochs, and up again."""
 
     per_model = ("T_max", "eta_min")
-
-    def __init__(self, optimizer: Any, T_max: Any, eta_min: Any = 0.0, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.T_max: Vector
-        self.eta_min: Vector
-        self._set(T_max=T_max, eta_min=eta_min)
-        super().__init__(optimizer, last_epoch)
 
     def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
         if initial:
@@ -216,22 +165,15 @@ class CosineAnnealingLR(LRScheduler):
         return self.eta_min + (self.base_lrs[place] - self.eta_min) * height
 
 
-class CosineAnnealingWarmRestarts(LRScheduler):
+class CosineAnnealingWarmRestarts(Formula):
     """`torch.optim.lr_scheduler.CosineAnnealingWarmRestarts` for B models: periods T_0, T_0 · T_mult, ..."""
 
     per_model = ("T_0", "T_mult", "eta_min")
+    counts = ("T_0", "T_mult")
 
-    def __init__(self, optimizer: Any, T_0: Any, T_mult: Any = 1, eta_min: Any = 0.0, last_epoch: Any = -1) -> None:
-        self._attach(optimizer)
-        self.T_0: Vector
-        self.T_mult: Vector
-        self.eta_min: Vector
-        self._set(T_0=T_0, T_mult=T_mult, eta_min=eta_min)
-        for name, vector in (("T_0", self.T_0), ("T_mult", self.T_mult)):
-            require((vector >= 1) & (vector % 1 == 0), name, vector, "it must be a whole number, 1 or more")
+    def _check(self, last_epoch: Any) -> None:
         self.T_i = self.T_0.clone()
         self.T_cur = as_vector(last_epoch, self.B, "last_epoch") + 1
-        super().__init__(optimizer, last_epoch)
 
     def _advance(self, moving: Vector) -> None:
         now = torch.where(moving, self.T_cur + 1, self.T_cur)
