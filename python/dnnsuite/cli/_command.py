@@ -93,18 +93,9 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; refuse values that no command has before it imports what is slow."""
         left = super().parse_args(ctx, in_todays_words(self.path, args))
-        for name in _CHECKED:
-            value = ctx.params.get(name)
-            accepted = _accepted(self.path, name)
-            given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
-            words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
-            for word in words if accepted else ():
-                if word not in accepted and not _is_beyond(self.path, name, word, ctx.params):
-                    shown = words_of(self.path, name)
-                    near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
-                    what = name.removesuffix("s").replace("_", "-")
-                    say(f"error: unknown {what} {word!r}; accepted: {', '.join(shown)}{near}")
-                    raise typer.Exit(USAGE)
+        if refusal := _unknown(self.path, ctx.params) or _absent(ctx.params):
+            say(f"error: {refusal}")
+            raise typer.Exit(USAGE)
         return left
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -144,6 +135,32 @@ def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], g
     for name, command in commands.items():
         kind = type("Command", (Command,), {"path": f"{group} {name}".strip()})
         app.command(name, cls=kind, **more)(command)
+
+
+def _absent(params: Mapping[str, Any]) -> str:
+    """Name the first of the directories of results that does not exist, with one beside it that is called alike."""
+    for directory in params.get("directories") or ():
+        if not (directory.is_dir() or (directory.suffix == ".csv" and directory.is_file())):
+            folder = directory.parent
+            beside = [each.name for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
+            return f"{directory}: no such directory{did_you_mean(directory.name, beside)}"
+    return ""
+
+
+def _unknown(command: str, params: Mapping[str, Any]) -> str:
+    """Name the first word that its option does not take, with those that it takes."""
+    for name in _CHECKED:
+        value = params.get(name)
+        accepted = _accepted(command, name)
+        given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
+        words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
+        for word in words if accepted else ():
+            if word not in accepted and not _is_beyond(command, name, word, params):
+                shown = words_of(command, name)
+                near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
+                what = name.removesuffix("s").replace("_", "-")
+                return f"unknown {what} {word!r}; accepted: {', '.join(shown)}{near}"
+    return ""
 
 
 def _accepted(command: str, name: str) -> list[str]:

@@ -120,10 +120,11 @@ def _run_workflow(
 ) -> int:
     from .._runs.folder import WORKFLOW_FILE
     from .._runs.interrupts import Interrupted
+
+    if not resume:
+        _refuse_early(name, asked, hfta_tree)
     from ..workflow.sweep import sweep
 
-    if hfta_tree is not None and not resume:
-        _check_tree(Path(hfta_tree), name, asked)
     try:
         report = sweep(name, asked, out, resume, quiet=quiet)
     except (Interrupted, Error, OSError) as error:
@@ -145,13 +146,16 @@ def _run_workflow(
     return 0 if report.ok else FAILED
 
 
-def _check_tree(to: Path, name: str, asked: dict[str, Any]) -> None:
-    """Refuse a folder that the tree could not be written to, before anything is measured."""
-    from ..results.hfta_tree import refuse_other_tree
+def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> None:
+    """Refuse names, values and a folder that HFTA's tree could not be written to, before anything slow is imported."""
     from ..workflow.partial import options_of
     from ..workflow.settings import resolve
 
-    refuse_other_tree(to / resolve(*options_of(name, asked)).job)
+    settings = resolve(*options_of(name, asked))
+    if hfta_tree is not None:
+        from ..results.hfta_tree import refuse_other_tree
+
+        refuse_other_tree(Path(hfta_tree) / settings.job)
 
 
 def _print_report(report: WorkflowReport) -> None:
