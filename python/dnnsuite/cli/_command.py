@@ -33,6 +33,7 @@ _CHECKED = (
     "preset", "algorithm", "style", "order", "goal", "device", "data", "method", "precision", "step_on", "cluster",
     "modes", "precisions", "rungs",
 )  # fmt: skip
+_PREFIXES = ("pin exec", "pin run")  # of another command, whose options follow
 _OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda"}
 _LISTS = ("modes", "precisions", "rungs")
 
@@ -93,10 +94,13 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; refuse values that no command has before it imports what is slow."""
         left = super().parse_args(ctx, in_todays_words(self.path, args))
-        if refusal := _unknown(self.path, ctx.params) or _absent(ctx.params):
-            say(f"error: {refusal}")
-            raise typer.Exit(USAGE)
+        _refuse(_unknown(self.path, ctx.params))
         return left
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless it would read directories that do not exist."""
+        _refuse(_absent(ctx.params))
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Name the arguments without the brackets around those that have some, or without which nothing runs."""
@@ -130,11 +134,18 @@ class Command(TyperCommand):
         return {title: records for title, records in groups.items() if records}
 
 
-def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], group: str = "", **more: Any) -> None:
+def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], group: str = "") -> None:
     """Add commands by name to `app`, the group of commands called `group`."""
     for name, command in commands.items():
-        kind = type("Command", (Command,), {"path": f"{group} {name}".strip()})
-        app.command(name, cls=kind, **more)(command)
+        path = f"{group} {name}".strip()
+        context = {"ignore_unknown_options": path in _PREFIXES}
+        app.command(name, cls=type("Command", (Command,), {"path": path}), context_settings=context)(command)
+
+
+def _refuse(why: str) -> None:
+    if why:
+        say(f"error: {why}")
+        raise typer.Exit(USAGE)
 
 
 def _absent(params: Mapping[str, Any]) -> str:

@@ -6,14 +6,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from .._runs.words import printable
-from ..errors import Error
+from ..errors import Error, InvalidArgument
 from ._completion import with_completion
 
 FAILED, USAGE = 1, 2
@@ -52,6 +53,20 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
 
     with_completion(command, reporting)
     return reporting
+
+
+@contextmanager
+def keeping(out: Path, file: str, again: str, what: str = "finished runs") -> Iterator[None]:
+    """Say, when the runs of a plan in `out` are interrupted or fail, how many it keeps and how to continue."""
+    from .._runs.interrupts import Interrupted
+
+    try:
+        yield
+    except (Interrupted, Error, OSError) as error:
+        if not isinstance(error, InvalidArgument) and (out / file).is_file():
+            kept = len(list((out / "runs").glob("[!.]*/run.json")))
+            say(f"{kept} {what} are kept in {out}; continue: {again} --resume --out {out}")
+        raise
 
 
 def say(text: str) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._command import add_commands
 from ._options import Json, Text
 
 if TYPE_CHECKING:
@@ -34,16 +32,6 @@ Timeout = Annotated[
     typer.Option(help="Seconds after which commands still running are killed."),
 ]
 Words = Annotated[list[str], typer.Argument(help="The command, after --", show_default=False)]
-
-
-def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="Divide this machine into equal, isolated shares.", no_args_is_help=True)
-    plain: dict[str, Callable[..., int]] = {"probe": probe, "plan": plan, "ls": ls, "clean": clean}
-    add_commands(app, {name: reporting(function) for name, function in plain.items()}, "pin")
-    prefixes = {"exec": reporting(exec), "run": reporting(run)}
-    add_commands(app, prefixes, "pin", context_settings={"ignore_unknown_options": True})
-    return app
 
 
 def _make(

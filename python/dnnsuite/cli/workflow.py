@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import settings_lines
-from ..errors import Error, InvalidArgument
+from ..errors import InvalidArgument
 from . import convergence
 from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
 from ._search_flags import with_search_flags
-from ._status import FAILED, say
+from ._status import FAILED, keeping, say
 
 if TYPE_CHECKING:
     from ..workflow import WorkflowReport
@@ -119,20 +119,13 @@ def _run_workflow(
     name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None, quiet: bool
 ) -> int:
     from .._runs.folder import WORKFLOW_FILE
-    from .._runs.interrupts import Interrupted
 
     if not resume:
         _refuse_early(name, asked, hfta_tree)
     from ..workflow.sweep import sweep
 
-    try:
+    with keeping(out, WORKFLOW_FILE, f"dnnsuite workflow {name}"):
         report = sweep(name, asked, out, resume, quiet=quiet)
-    except (Interrupted, Error, OSError) as error:
-        kept = len(list((out / "runs").glob("[!.]*/run.json")))
-        if not isinstance(error, InvalidArgument) and (out / WORKFLOW_FILE).is_file():
-            again = f"dnnsuite workflow {name} --resume --out {out}"
-            say(f"{kept} finished runs are kept in {out}; continue: {again}")
-        raise
     if hfta_tree and report.table is not None:
         from ..results import save_hfta_tree
 
