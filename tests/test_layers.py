@@ -156,7 +156,7 @@ TESTED_BY: dict[str, str] = {
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
-    "cli/_search_flags.py": "cli/test_workflow.py",
+    "cli/_parameters.py": "cli/test_workflow.py",
     "jobs/_same_state.py": "jobs/test_equality.py",
     "jobs/suite2026/conformer.py": "jobs/test_suite2026.py",
     "jobs/suite2026/convnext.py": "jobs/test_suite2026.py",

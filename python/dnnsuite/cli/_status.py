@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
         except Interrupted as interrupted:
             say(f"interrupted by {interrupted.signal_name}")
             status = interrupted.exit_code
-        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:
+            _end_output()
             status = 0
         except (Error, OSError) as error:
             say(f"error: {error}")
@@ -53,6 +53,37 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
 
     with_completion(command, reporting)
     return reporting
+
+
+def script(name: str, command: Callable[..., None]) -> None:
+    """Run a console script of another tool's name. Exit status: 0 ok, 2 usage, or a file that cannot be read; errors
+    are one line."""
+
+    @functools.wraps(command)  # typer reads the parameters through it
+    def run(**options: Any) -> None:
+        try:
+            command(**options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _end_output()
+        except (Error, OSError) as error:
+            say_all(name, [f"error: {error}"])
+            raise typer.Exit(USAGE) from None
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(help=command.__doc__, context_settings={"help_option_names": ["-h", "--help"]})(run)
+    app(prog_name=name)
+
+
+def say_all(name: str, lines: Iterable[str]) -> None:
+    """Print lines of a script on standard error."""
+    for line in lines:
+        print(f"{name}: {printable(line)}", file=sys.stderr)
+
+
+def _end_output() -> None:
+    """Let what is still written go nowhere: the reader of a pipe, `head` say, has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

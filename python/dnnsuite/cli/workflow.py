@@ -13,7 +13,7 @@ from .._shown import settings_lines
 from ..errors import InvalidArgument
 from . import convergence
 from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
-from ._search_flags import with_search_flags
+from ._parameters import with_search_flags
 from ._status import FAILED, keeping, say
 
 if TYPE_CHECKING:
