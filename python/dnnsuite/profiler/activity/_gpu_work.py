@@ -194,7 +194,7 @@ class ActivityInstrument:
         return [f"{count} {what}" for count, what in said if count] + reclocked
 
     def close(self) -> None:
-        """Give CUPTI back. Tables stay."""
+        """Release CUPTI. Tables stay."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
