@@ -147,8 +147,8 @@ class PartiallyFused:
     def select(
         self, indices: Sequence[int | None], plain: Sequence[torch.optim.Optimizer] | None = None, **fresh: Any
     ) -> None:
-        """Keep some of the models, like `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new
-        order.
+        """Keep some models, like `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in
+        the new order.
 
         Models that only leave or change places need no `plain`; fresh ones and clones do, for their parts are new.
         """

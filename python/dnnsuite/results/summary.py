@@ -25,7 +25,7 @@ _NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
-    """Return a key that sorts modes in HFTA's order (unknown ones after those, by name), and fp32 before other precisions."""
+    """Return a key that sorts modes in HFTA's order, unknown ones last by name, and fp32 before other precisions."""
     return (MODES.index(mode) if mode in MODES else len(MODES), mode, precision != "fp32", precision)
 
 

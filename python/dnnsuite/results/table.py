@@ -148,7 +148,7 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
-    """Write a table as CSV, whole or not at all. A table of results gets a checksum in each line, which its readers compare.
+    """Write a table as CSV, whole or not at all. A table of results gets a checksum in each line.
 
     Args:
         table: any table; one of :func:`dnnsuite.results.load` can be read back.

@@ -35,7 +35,7 @@ class Schedule(Protocol):
 
 
 class WarmupPlateau:
-    """SC20's schedule: epoch e of the first `warmup_epochs` has lr·(e+1)/warmup_epochs, the others follow the validation loss.
+    """SC20's schedule: lr·(e+1)/warmup_epochs in epoch e of the first ones, later ones follow the validation loss.
 
     Args:
         optimizer: its groups have the learning rates after warm-up.
