@@ -123,3 +123,10 @@ def test_help_is_a_command_too_and_so_is_the_version(capsys):
     assert status("help", "compare") == 0
     assert "dnnsuite compare" in capsys.readouterr().out
     assert status("-V") == 0
+
+
+def test_values_with_blanks_between_them_are_told_to_have_commas(capsys):
+    assert status("workflow", "bert", "--modes", "serial", "hfta", "mps") == 2
+    assert "several values are written with commas: --modes serial,hfta,mps" in capsys.readouterr().err
+    assert status("workflow", "bert", "hfta") == 2
+    assert "commas" not in capsys.readouterr().err

@@ -41,6 +41,7 @@ _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.sp
 _NUMBERS = {"int": "N", "integer": "N", "float": "X"}
 _TYPES = re.compile(r"<(\w+)[^<>]*>")
 _LONGEST_CHOICE = 42
+_UsageError: Any = typer.BadParameter.__base__  # click's, or that of the click in typer
 _DEFAULT = re.compile(r"\s*\[(?:default: )?([^\]]+)\]$")
 _BRACKETS = re.compile(r"^\{(.+)\}(?:\.\.\.)?$|^\[(\[.*)\]\.\.\.$")
 _AT_LEAST = re.compile(r"; x>=(\d+)$")
@@ -93,7 +94,12 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; refuse values that no command has before it imports what is slow."""
-        left = super().parse_args(ctx, in_todays_words(self.path, args))
+        words = in_todays_words(self.path, args)
+        try:
+            left = super().parse_args(ctx, [*words])
+        except _UsageError as error:
+            error.message += _with_commas(error.message, words)
+            raise
         _refuse(_unknown(self.path, ctx.params))
         return left
 
@@ -140,6 +146,16 @@ def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], g
         path = f"{group} {name}".strip()
         context = {"ignore_unknown_options": path in _PREFIXES}
         app.command(name, cls=type("Command", (Command,), {"path": path}), context_settings=context)(command)
+
+
+def _with_commas(message: str, words: Sequence[str]) -> str:
+    """Say how several values of an option are written, if the words behind its first one were too many."""
+    found = re.search(r"unexpected extra arguments?.*\((.*)\)", message)
+    options = [word for word in words if word.removeprefix("--") in (*_LISTS, "plan")]
+    if found is None or not options:
+        return ""
+    first = words[words.index(options[0]) + 1 :][:1]
+    return f"; several values are written with commas: {options[0]} {','.join([*first, *found[1].split()])}"
 
 
 def _refuse(why: str) -> None:
