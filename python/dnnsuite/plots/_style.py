@@ -59,14 +59,15 @@ def draw_curve(
         ax.fill_between(x, low, high, alpha=0.3, color=style["color"], linewidth=0)
 
 
-def over_models(ax: Axes, label: str, words: str = "B (models)") -> None:
+def over_models(ax: Axes, label: str, words: str = "B (models)", legend: bool = True) -> None:
     """Finish axes over a number of models, or of parts of one."""
     from matplotlib.ticker import MaxNLocator
 
     ax.set(xlabel=words, ylabel=label)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.3)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    if legend:
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
 
 def save(ax: Axes, path: str | Path) -> None:

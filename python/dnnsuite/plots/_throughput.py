@@ -143,8 +143,7 @@ def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
         columns = [ends[name] for name in ("B", "mean", "low", "high")]
         marker = MARKERS[jobs.index(job) % len(MARKERS)]
         draw_curve(ax, columns, str(mode), str(precision), f"{name}{mode} {precision}", marker)
-    over_models(ax, label)
-    ax.get_legend().remove()  # one serves all panels
+    over_models(ax, label, legend=False)  # one serves all panels
     _limit(ax.set_ylim, summary)
 
 

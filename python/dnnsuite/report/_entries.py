@@ -189,7 +189,7 @@ def _by(name: str, entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry
     return {str(key): list(of_key) for key, of_key in groupby(every, attrgetter(name))}
 
 
-def table_of(rows: Mapping[str, Any], definitions: Mapping[str, str]) -> pd.DataFrame:
+def table_of(rows: dict[str, Any], definitions: Mapping[str, str]) -> pd.DataFrame:
     """Return a table with a row for each job, and with the definitions of its columns."""
     import pandas as pd
 

@@ -127,7 +127,8 @@ class SuiteReport:
             "score": score,
             "currency": self.prices.currency,
         }
-        return plain(values)
+        found: dict[str, Any] = plain(values)
+        return found
 
 
 _PLAIN_PARTS = (
