@@ -58,7 +58,7 @@ def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
 
     Args:
         table: a table of an instrument, or what follows from one.
-        meanings: by column, what it means and its unit; columns that the table does not have are ignored.
+        meanings: meaning and unit of each column; those of columns that the table does not have are ignored.
 
     Raises:
         InvalidArgument: a column has no meaning.

@@ -152,7 +152,7 @@ def climb(
         rounds: measurements of each rung.
         steps: iterations of one.
         tell: function that is called with a line about each rung as it begins.
-        before: what `keep` was given by a measurement that was interrupted; it continues there.
+        before: rounds of a measurement that was interrupted, as `keep` got them; it continues there.
         keep: function that is called after each round with all rounds so far, as plain values.
 
     Raises:
