@@ -39,6 +39,10 @@ def test_the_nearest_word_is_a_question(word, hint):
     assert did_you_mean(word, ["bert", "dcgan"]) == hint
 
 
+def test_the_last_part_of_a_name_is_nearer_than_one_that_looks_alike():
+    assert did_you_mean("resnet50", ["resnet", "imagenet-resnet50"]) == " (did you mean 'imagenet-resnet50'?)"
+
+
 @pytest.mark.parametrize("read", [read_json, read_jobs_file, read_space])
 def test_a_missing_file_is_named_once_and_in_words(read, tmp_path):
     path = tmp_path / "space.yaml"

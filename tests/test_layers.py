@@ -30,8 +30,8 @@ GRAPH = Graph(PACKAGE)
 
 # A room is a module or a package directly below the root. It imports only from rooms of a rank below its own.
 RANK = {
-    "_C": 0, "_lazy": 0, "_thawed": 0,
-    "_code": 1, "_shown": 1, "_state": 1, "_torch_threads": 1, "errors": 1,
+    "_C": 0, "_thawed": 0, "errors": 0,
+    "_code": 1, "_lazy": 1, "_shown": 1, "_state": 1, "_torch_threads": 1,
     "_files": 2, "_seeds": 2, "_torch": 2, "_under_way": 2, "host": 2,
     "_saved": 3, "_ways": 3, "ops": 3, "timing": 3,
     "_memory": 4, "data": 4, "nn": 4, "optim": 4, "pin": 4,
@@ -156,7 +156,7 @@ TESTED_BY: dict[str, str] = {
     "profiler/_site/sitecustomize.py": "profiling/test_script.py",
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
-    "cli/_search_flags.py": "cli/test_workflow.py",
+    "cli/_parameters.py": "cli/test_workflow.py",
     "jobs/_same_state.py": "jobs/test_equality.py",
     "jobs/suite2026/conformer.py": "jobs/test_suite2026.py",
     "jobs/suite2026/convnext.py": "jobs/test_suite2026.py",

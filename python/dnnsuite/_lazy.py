@@ -55,7 +55,10 @@ def lazy(
         elif name in modules:
             value = importlib.import_module(f".{name}", package)
         else:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            from .errors import did_you_mean
+
+            hint = "" if name.startswith("_") else did_you_mean(name, [*found, *modules])
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         setattr(sys.modules[package], name, value)
         return value
 

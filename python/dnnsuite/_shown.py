@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 _MOST = 6  # values that are listed one by one
@@ -18,6 +18,22 @@ def wrapped(text: str, first: str = "", rest: str | None = None, width: int = 10
     rest = " " * len(first) if rest is None else rest
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False,
                          break_on_hyphens=False) or [first.rstrip()]  # fmt: skip
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Return lines of a table whose columns are as wide as their widest cell; those in `left` begin at the left.
+
+    >>> aligned([("job", "rate"), ("a", "1")])
+    ['job  rate', 'a       1']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [str.ljust if i in left else str.rjust for i in range(len(widths))]
+    return ["  ".join(map(lambda side, cell, w: side(cell, w), sides, row, widths)).rstrip() for row in rows]
+
+
+def markdown_rows(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of a table in Markdown; its rule is one of the rows."""
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
 
 
 def number(value: float) -> str:

@@ -64,13 +64,14 @@ class Unavailable(Error):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the nearest known word, as " (did you mean 'x'?)"; empty where none is near.
 
-    Upper and lower case count as equal.
+    Upper and lower case count as equal, and the last part of a name with dashes is near to all of it.
 
     >>> did_you_mean("brt", ["bert", "dcgan"])
     " (did you mean 'bert'?)"
     """
     by_lower_case = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
+    near = [name for name in by_lower_case if name.endswith(f"-{word.lower()}")]
+    near = near or difflib.get_close_matches(word.lower(), by_lower_case, 1, 0.6)
     return f" (did you mean {by_lower_case[near[0]]!r}?)" if near else ""
 
 

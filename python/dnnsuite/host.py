@@ -54,7 +54,7 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     meminfo = _read(root / "proc/meminfo")
     found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
     available = int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    rooms = [_room_bytes(group) for group in _memory_groups(root)]
+    rooms = [_room_bytes(group) for group in control_groups(root)]
     return max(0, min([available, *(room for room in rooms if room is not None)]))
 
 
@@ -65,7 +65,7 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
         root: root folder of the files to read; tests give another one.
     """
     limits = []
-    for group in _memory_groups(root):
+    for group in control_groups(root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = _read(group / name).strip()
             if text.isdigit() and int(text) < 1 << 60:  # v1 writes "no limit" as almost 2^63
@@ -78,22 +78,22 @@ def oom_kills(root: Path = Path("/")) -> int:
     count = 0
     found = re.search(r"^oom_kill (\d+)", _read(root / "proc/vmstat"), re.MULTILINE)
     count += int(found[1]) if found else 0
-    for group in _memory_groups(root):
+    for group in control_groups(root):
         for name in ("memory.events", "memory.oom_control"):
             found = re.search(r"^oom_kill (\d+)", _read(group / name), re.MULTILINE)
             count += int(found[1]) if found else 0
     return count
 
 
-def _memory_groups(root: Path) -> list[Path]:
-    """Return the control groups (v2 or v1 memory) this process is in, innermost first."""
+def control_groups(root: Path, controller: str = "memory") -> list[Path]:
+    """Return the control groups (of version 2, or 1 for this controller) this process is in, innermost first."""
     groups: list[Path] = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             mounts = [root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"]
-        elif "memory" in controllers.split(","):
-            mounts = [root / "sys/fs/cgroup/memory"]
+        elif controller in controllers.split(","):
+            mounts = [root / "sys/fs/cgroup" / controller]
         else:
             continue
         for mount in mounts:
@@ -288,14 +288,14 @@ def _storage(root: Path, folder: Path) -> str:
 def describe() -> dict[str, Any]:
     """Return the machine as it goes into every record."""
     total = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
-    governor = _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")).strip()
+    found = system()
     return {
         "cpu_model": cpu_model(),
         "cpus": os.cpu_count(),
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
         "memory_bytes": int(total[1]) * 1024 if total else None,
-        "governor": governor or "unavailable: no cpufreq",
-        "system": system(),
+        "governor": found.get("governor", "unavailable: no cpufreq"),
+        "system": found,
         "gpus": [asdict(gpu) for gpu in gpus()],
     }
 

@@ -35,33 +35,54 @@ NAMES = {
     "train --device gpu": "auto, cpu, cuda (did you mean 'cuda'?)",
     "throughput bert --precision fp61": "fp32, amp, bf16, fp16, fp64",
     "ladder --rungs fp32,amp": "fp32, +amp",
-    "ladder --config nosuch": "",
     "compare a b --method nosuch": "auto, paired, unpaired",
     "tune bert --data imagenet": "auto, real, synthetic",
     "tune bert --modes hfta-3": "serial, concurrent, mps, mig, hfta",
+}
+PLACES = {
+    "ladder --config nosuch": "no configuration 'nosuch'",
+    "workflow brt": "no workflow 'brt' (did you mean 'bert'?)",
+    "report nosuch": "nosuch: no such directory",
+    "plot nosuch/results.csv": "nosuch/results.csv: no such directory",
+    "compare nosuch other": "nosuch: no such directory",
+    "baseline save nosuch": "nosuch: no such directory",
 }
 
 
 @pytest.fixture(scope="module")
 def refused():
-    """(status, whether torch was imported by then, what was said) of each line, in one process."""
+    """(status, slow modules imported by then, what was said) of each line, in one process."""
     code = (
         "import contextlib, io, json, sys; from dnnsuite.cli.app import main; found = {}\n"
         "for line in sys.argv[1:]:\n"
         "    with contextlib.redirect_stderr(io.StringIO()) as said:\n"
         "        try: main(line.split())\n"
-        "        except SystemExit as end: found[line] = end.code, 'torch' in sys.modules, said.getvalue()\n"
+        "        except SystemExit as end: found[line] = end.code, [*{'torch', 'pandas'} & {*sys.modules}], "
+        "said.getvalue()\n"
         "print(json.dumps(found))"
     )
-    done = subprocess.run([sys.executable, "-c", code, *NAMES], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code, *NAMES, *PLACES], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("line", NAMES)
 def test_a_name_is_refused_without_torch(refused, line):
-    status, torch_is_there, said = refused[line]
-    assert (status, torch_is_there) == (2, False)
-    assert (f"accepted: {NAMES[line]}" if NAMES[line] else "no configuration 'nosuch'") in said
+    status, slow, said = refused[line]
+    assert (status, slow) == (2, [])
+    assert f"accepted: {NAMES[line]}" in said
+
+
+@pytest.mark.parametrize("line", PLACES)
+def test_a_job_or_directory_that_does_not_exist_is_refused_without_torch(refused, line):
+    status, slow, said = refused[line]
+    assert (status, slow) == (2, [])
+    assert PLACES[line] in said
+
+
+def test_a_directory_with_a_similar_name_is_suggested(tmp_path, capsys):
+    (tmp_path / "bert-1").mkdir()
+    assert status("report", f"{tmp_path}/brt-1") == 2
+    assert "no such directory (did you mean 'bert-1'?)" in capsys.readouterr().err
 
 
 def _given(name, *arguments):
@@ -102,3 +123,10 @@ def test_help_is_a_command_too_and_so_is_the_version(capsys):
     assert status("help", "compare") == 0
     assert "dnnsuite compare" in capsys.readouterr().out
     assert status("-V") == 0
+
+
+def test_values_with_blanks_between_them_are_told_to_have_commas(capsys):
+    assert status("workflow", "bert", "--modes", "serial", "hfta", "mps") == 2
+    assert "several values are written with commas: --modes serial,hfta,mps" in capsys.readouterr().err
+    assert status("workflow", "bert", "hfta") == 2
+    assert "commas" not in capsys.readouterr().err

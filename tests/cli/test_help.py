@@ -57,7 +57,7 @@ def test_the_help_of_each_command_keeps_the_rules(name, capsys, monkeypatch):
 
 #: Commands that measure or train, with the options of the vocabulary that have no meaning there.
 MEASURES = {
-    "workflow": "", "tune": "", "run": "", "throughput": "", "ladder": "--resume",
+    "workflow": "", "tune": "", "run": "", "throughput": "", "ladder": "",
     "train": "--repeats", "profile": "--preset --repeats", "advise": "--repeats --resume --out --quiet",
     "roofline": "--preset --repeats --resume --data",
 }  # fmt: skip

@@ -28,7 +28,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["batchsize=2"], "unknown key 'batchsize' (did you mean 'batch_size'?)"),
         (["lr=fast"], "lr is 'fast': not a number"),
         (["gone.yaml"], "gone.yaml cannot be read"),
-        (["a.yaml", "b.yaml"], "'b.yaml' is not key=value, and a.yaml is the file already"),
+        (["a.yaml", "b.yaml"], "'b.yaml' is not key=value, and a.yaml is already the job or file"),
         (["--preset", "slow"], "unknown preset 'slow'; accepted: quick, default, paper"),
         (["--dataroot", "gone"], "'gone' is not a folder"),
         (["--device", "abacus"], "unknown device 'abacus'"),

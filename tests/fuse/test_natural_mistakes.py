@@ -60,6 +60,11 @@ class Smoothed(torch.nn.Module):
         (lambda: dnnsuite.fuse({"a": array()[0]}), "its values"),
         (lambda: array().load_state_dict(array()[0].state_dict()), r"array\.replace\(i, model\)"),
         (lambda: array().replace(0, array()[0].state_dict()), "give a torch module"),
+        (
+            lambda: step(torch.nn.functional.cross_entropy, *stacked()),
+            r"lambda array, x, y: .*cross_entropy\(array\(x\)",
+        ),
+        (lambda: dnnsuite.unfuse([array()[0]]), "array that dnnsuite.fuse returned"),
         (lambda: array().append(array()[0], lr=0.1), r"array\.append\(model, optimizer, lr=1e-3\)"),
     ],
 )
@@ -128,3 +133,14 @@ def test_a_runner_whose_arguments_are_in_another_order_says_the_order():
     models = array()
     with pytest.raises(InvalidArgument, match=r"\(array, optimizer, loss_function\).*got a SGD first"):
         dnnsuite.StepRunner(optim.SGD(models.parameters(), lr=0.1), models, loss)
+
+
+def test_a_batch_of_as_many_samples_as_models_that_was_not_stacked_is_told():
+    models = array()
+    with pytest.warns(UserWarning, match=r"dnnsuite\.stack\(x, B=2\)"):
+        nn.functional.cross_entropy(models(X[:B]), Y[:B])
+
+
+def test_a_wrong_name_of_the_package_has_a_near_one():
+    with pytest.raises(AttributeError, match="did you mean 'fuse'"):
+        dnnsuite.fues  # noqa: B018

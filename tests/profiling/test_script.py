@@ -89,6 +89,8 @@ def test_a_script_that_ends_too_early_is_told(script, tmp_path, capfd):
 
 def test_what_never_trains_is_told_and_keeps_its_status(tmp_path, capfd):
     assert run(tmp_path, "-c", "import sys; sys.exit(7)") == 7
+    assert "the command failed with status 7 before its second training step" in capfd.readouterr().err
+    assert run(tmp_path, "-c", "pass") == 0
     assert "no torch.optim optimizer stepped, no gradient was computed" in capfd.readouterr().err
     assert not (tmp_path / "out").exists()
 

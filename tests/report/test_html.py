@@ -31,6 +31,7 @@ def test_one_file_that_needs_nothing_else(mila_tree):
     assert checker.open == []
     assert all(link.startswith("#") for link in checker.links)
     assert "<script" not in page
+    assert "prefers-color-scheme: dark" in page
     assert page.count("<svg") == 1
     assert "+1.1458 %" in page
 

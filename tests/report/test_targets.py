@@ -76,7 +76,7 @@ def test_a_target_of_ones_own_keeps_its_conditions(tmp_path):
         ("bench,target\nvae,fast\n", "line 2: target 'fast' of vae must be a positive number"),
         ("bench,target\nvae,3\nreso,-1\n", "line 3: target '-1' of reso"),
         ("bench,target,perf_target\nvae,3,nan\n", "line 2: perf_target 'nan'"),
-        ("bench,target\nvae,3\nreso,1\nvae,4\n", "line 4: vae stands in line 2 already"),
+        ("bench,target\nvae,3\nreso,1\nvae,4\n", "line 4: vae is already in line 2"),
         pytest.param("bench,target\nvae," + "9" * 200_000 + "\n", "line 2: field larger than field limit", id="long"),
     ],
 )

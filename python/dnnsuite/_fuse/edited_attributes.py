@@ -51,7 +51,7 @@ class EditedAttributes:
             if isinstance(root.get_submodule(path), ArrayModule):
                 raise InvalidArgument(
                     f"at {path}: the array and the new model differ in {', '.join(sorted(names))}, in which this "
-                    "array's models are alike: fuse them anew, with the new one"
+                    "array's models are alike: fuse them again, with the new one"
                 )
 
     @property

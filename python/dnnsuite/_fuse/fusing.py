@@ -119,6 +119,8 @@ def unfuse(array: torch.nn.Module) -> list[torch.nn.Module]:
     >>> dnnsuite.unfuse(array)[2]
     Linear(in_features=8, out_features=4, bias=True)
     """
+    if not isinstance(array, torch.nn.Module):
+        raise InvalidArgument(f"unfuse takes the array that dnnsuite.fuse returned, and got a {type(array).__name__}")
     under_way.finish(array)
     if isinstance(array, Array):
         take_from_models(array)

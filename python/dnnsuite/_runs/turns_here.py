@@ -48,6 +48,7 @@ def take_turns_here(
     by_cpu_time: bool = False,
     segment_s: float = 0.05,
     steps: int | None = None,
+    into: Rounds[Key] | None = None,
     tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
 ) -> Here[Key]:
     """Let functions take turns until the goal is reached.
@@ -60,6 +61,7 @@ def take_turns_here(
         by_cpu_time: the clock counts CPU time, which neighbours hardly change: no block is left out.
         segment_s: length of a turn, or one step where that is longer.
         steps: steps of each turn, instead of `segment_s`.
+        into: rounds that were made already and are continued.
     """
     watch = Watch(cores.cpus)
 
@@ -82,7 +84,7 @@ def take_turns_here(
         return lambda: "" if by_cpu_time else watch.disturbed(before, _own_s() - own_s)
 
     turns = {key: turn(key) for key in ways}
-    return Here(take_turns(turns, goal_on(cores, goal), baseline, watch=begin, tell=tell), counts)
+    return Here(take_turns(turns, goal_on(cores, goal), baseline, into=into, watch=begin, tell=tell), counts)
 
 
 def _as_long_as(segment_s: float, timed: Callable[[int], float]) -> int:

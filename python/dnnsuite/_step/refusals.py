@@ -182,6 +182,11 @@ def explain_loss(loss_function: Callable[..., Any], batch: tuple[Any, ...], erro
             ) from error
         except ValueError:  # no signature
             return
+        if "not Array" in str(error):
+            raise InvalidArgument(
+                "the loss function is called with the array, not with its outputs: write "
+                f"lambda array, x, y: dnnsuite.nn.functional.cross_entropy(array(x), y) ({error})"
+            ) from error
     elif str(error).startswith("Expected target size"):
         raise InvalidArgument(
             f"torch's loss takes the outputs of one model: write dnnsuite.nn.functional.cross_entropy ({error})"

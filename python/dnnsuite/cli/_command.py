@@ -33,6 +33,7 @@ _CHECKED = (
     "preset", "algorithm", "style", "order", "goal", "device", "data", "method", "precision", "step_on", "cluster",
     "modes", "precisions", "rungs",
 )  # fmt: skip
+_PREFIXES = ("pin exec", "pin run")  # of another command, whose options follow
 _OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda"}
 _LISTS = ("modes", "precisions", "rungs")
 
@@ -40,6 +41,7 @@ _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.sp
 _NUMBERS = {"int": "N", "integer": "N", "float": "X"}
 _TYPES = re.compile(r"<(\w+)[^<>]*>")
 _LONGEST_CHOICE = 42
+_UsageError: Any = typer.BadParameter.__base__  # click's, or that of the click in typer
 _DEFAULT = re.compile(r"\s*\[(?:default: )?([^\]]+)\]$")
 _BRACKETS = re.compile(r"^\{(.+)\}(?:\.\.\.)?$|^\[(\[.*)\]\.\.\.$")
 _AT_LEAST = re.compile(r"; x>=(\d+)$")
@@ -92,20 +94,19 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; refuse values that no command has before it imports what is slow."""
-        left = super().parse_args(ctx, in_todays_words(self.path, args))
-        for name in _CHECKED:
-            value = ctx.params.get(name)
-            accepted = _accepted(self.path, name)
-            given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
-            words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
-            for word in words if accepted else ():
-                if word not in accepted and not _is_beyond(self.path, name, word, ctx.params):
-                    shown = words_of(self.path, name)
-                    near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
-                    what = name.removesuffix("s").replace("_", "-")
-                    say(f"error: unknown {what} {word!r}; accepted: {', '.join(shown)}{near}")
-                    raise typer.Exit(USAGE)
+        words = in_todays_words(self.path, args)
+        try:
+            left = super().parse_args(ctx, [*words])
+        except _UsageError as error:
+            error.message += _with_commas(error.message, words)
+            raise
+        _refuse(_unknown(self.path, ctx.params))
         return left
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, unless it would read directories that do not exist."""
+        _refuse(_absent(ctx.params))
+        return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Name the arguments without the brackets around those that have some, or without which nothing runs."""
@@ -139,11 +140,54 @@ class Command(TyperCommand):
         return {title: records for title, records in groups.items() if records}
 
 
-def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], group: str = "", **more: Any) -> None:
+def add_commands(app: typer.Typer, commands: Mapping[str, Callable[..., Any]], group: str = "") -> None:
     """Add commands by name to `app`, the group of commands called `group`."""
     for name, command in commands.items():
-        kind = type("Command", (Command,), {"path": f"{group} {name}".strip()})
-        app.command(name, cls=kind, **more)(command)
+        path = f"{group} {name}".strip()
+        context = {"ignore_unknown_options": path in _PREFIXES}
+        app.command(name, cls=type("Command", (Command,), {"path": path}), context_settings=context)(command)
+
+
+def _with_commas(message: str, words: Sequence[str]) -> str:
+    """Say how several values of an option are written, if the words behind its first one were too many."""
+    found = re.search(r"unexpected extra arguments?.*\((.*)\)", message)
+    options = [word for word in words if word.removeprefix("--") in (*_LISTS, "plan")]
+    if found is None or not options:
+        return ""
+    first = words[words.index(options[0]) + 1 :][:1]
+    return f"; several values are written with commas: {options[0]} {','.join([*first, *found[1].split()])}"
+
+
+def _refuse(why: str) -> None:
+    if why:
+        say(f"error: {why}")
+        raise typer.Exit(USAGE)
+
+
+def _absent(params: Mapping[str, Any]) -> str:
+    """Name the first of the directories of results that does not exist, with one beside it that is called alike."""
+    for directory in params.get("directories") or ():
+        if not (directory.is_dir() or (directory.suffix == ".csv" and directory.is_file())):
+            folder = directory.parent
+            beside = [each.name for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
+            return f"{directory}: no such directory{did_you_mean(directory.name, beside)}"
+    return ""
+
+
+def _unknown(command: str, params: Mapping[str, Any]) -> str:
+    """Name the first word that its option does not take, with those that it takes."""
+    for name in _CHECKED:
+        value = params.get(name)
+        accepted = _accepted(command, name)
+        given = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else []
+        words = [word.strip() for each in given for word in (each.split(",") if name in _LISTS else [each])]
+        for word in words if accepted else ():
+            if word not in accepted and not _is_beyond(command, name, word, params):
+                shown = words_of(command, name)
+                near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
+                what = name.removesuffix("s").replace("_", "-")
+                return f"unknown {what} {word!r}; accepted: {', '.join(shown)}{near}"
+    return ""
 
 
 def _accepted(command: str, name: str) -> list[str]:

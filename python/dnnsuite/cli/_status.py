@@ -6,14 +6,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from .._runs.words import printable
-from ..errors import Error
+from ..errors import Error, InvalidArgument
 from ._completion import with_completion
 
 FAILED, USAGE = 1, 2
@@ -34,8 +35,8 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
         except Interrupted as interrupted:
             say(f"interrupted by {interrupted.signal_name}")
             status = interrupted.exit_code
-        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:
+            _end_output()
             status = 0
         except (Error, OSError) as error:
             say(f"error: {error}")
@@ -52,6 +53,51 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
 
     with_completion(command, reporting)
     return reporting
+
+
+def script(name: str, command: Callable[..., None]) -> None:
+    """Run a console script of another tool's name. Exit status: 0 ok, 2 usage, or a file that cannot be read; errors
+    are one line."""
+
+    @functools.wraps(command)  # typer reads the parameters through it
+    def run(**options: Any) -> None:
+        try:
+            command(**options)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _end_output()
+        except (Error, OSError) as error:
+            say_all(name, [f"error: {error}"])
+            raise typer.Exit(USAGE) from None
+
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app.command(help=command.__doc__, context_settings={"help_option_names": ["-h", "--help"]})(run)
+    app(prog_name=name)
+
+
+def say_all(name: str, lines: Iterable[str]) -> None:
+    """Print lines of a script on standard error."""
+    for line in lines:
+        print(f"{name}: {printable(line)}", file=sys.stderr)
+
+
+def _end_output() -> None:
+    """Let what is still written go nowhere: the reader of a pipe, `head` say, has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def keeping(out: Path, file: str, again: str, what: str = "finished runs") -> Iterator[None]:
+    """Say, when the runs of a plan in `out` are interrupted or fail, how many it keeps and how to continue."""
+    from .._runs.interrupts import Interrupted
+
+    try:
+        yield
+    except (Interrupted, Error, OSError) as error:
+        if not isinstance(error, InvalidArgument) and (out / file).is_file():
+            kept = len(list((out / "runs").glob("[!.]*/run.json")))
+            say(f"{kept} {what} are kept in {out}; continue: {again} --resume --out {out}")
+        raise
 
 
 def say(text: str) -> None:

@@ -102,10 +102,29 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "compare": compare.compare, "plot": plot.plot,
 }  # fmt: skip
 add_commands(app, {name: reporting(command) for name, command in _COMMANDS.items()})
-app.add_typer(baseline.commands(reporting), name="baseline")
-app.add_typer(data.commands(reporting), name="data")
-app.add_typer(metrics.commands(reporting), name="metrics")
-app.add_typer(pin.commands(reporting), name="pin")
+_GROUPS: dict[str, tuple[str, dict[str, Callable[..., int]]]] = {
+    "baseline": (
+        "Keep results in one file; check later runs against it.",
+        {"save": baseline.save, "check": baseline.check},
+    ),
+    "data": (
+        "List, find and prepare data sets.",
+        {"list": data.list_sets, "where": data.where, "prepare": data.prepare_set, "valprep": data.valprep,
+         "tfrecord": data.tfrecord},
+    ),
+    "metrics": (
+        "GPU counters: names, passes, roles; no GPU is needed.",
+        {"list": metrics.list_metrics, "plan": metrics.plan, "roles": metrics.roles, "support": metrics.support},
+    ),
+    "pin": (
+        "Divide this machine into equal, isolated shares.",
+        {"probe": pin.probe, "plan": pin.plan, "ls": pin.ls, "clean": pin.clean, "exec": pin.exec, "run": pin.run},
+    ),
+}  # fmt: skip
+for _name, (_about, _members) in _GROUPS.items():
+    _group = typer.Typer(help=_about, no_args_is_help=True)
+    add_commands(_group, {name: reporting(command) for name, command in _members.items()}, _name)
+    app.add_typer(_group, name=_name)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

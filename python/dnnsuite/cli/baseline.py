@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ..errors import InvalidArgument
-from ._command import add_commands
 from ._options import Json, Text
 from ._status import say, tell
 from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_comparison
@@ -19,13 +17,6 @@ from .compare import Across, FailOnOption, MetricName, Outs, Threshold, report_c
 _FILE = Path("dnnsuite-baseline.csv")
 _File = Annotated[Path, typer.Option("--baseline", "-b", help="File of the baseline.")]
 _Directories = Annotated[list[Path], typer.Argument(help="Outputs of runs of any kind.", show_default=False)]
-
-
-def commands(reporting: Callable[..., Any]) -> typer.Typer:
-    """Make the group of commands."""
-    app = typer.Typer(help="Keep results in one file; check later runs against it.", no_args_is_help=True)
-    add_commands(app, {"save": reporting(save), "check": reporting(check)}, "baseline")
-    return app
 
 
 def save(

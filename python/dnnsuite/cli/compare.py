@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -136,23 +136,18 @@ def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
         )
 
 
-def _plain(numbers: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in numbers]
-
-
+@dataclass(frozen=True)
 class _Written:
     """A comparison as text, Markdown or JSON."""
 
-    def __init__(
-        self,
-        found: Sequence[list[Compared]],
-        names: Sequence[str],
-        failing: Sequence[FailOn],
-        machines: Machines | None,
-    ) -> None:
-        self.machines = machines
-        self._parts = [(points, (names[0], other)) for points, other in zip(found, names[1:], strict=True)]
-        self._failing = failing
+    found: Sequence[list[Compared]]
+    names: Sequence[str]
+    failing: Sequence[FailOn]
+    machines: Machines | None
+
+    @property
+    def _parts(self) -> list[tuple[list[Compared], tuple[str, str]]]:
+        return [(points, (self.names[0], other)) for points, other in zip(self.found, self.names[1:], strict=True)]
 
     def text(self, style: str) -> str:
         """Render as `text`, `markdown` or `json`."""
@@ -161,7 +156,7 @@ class _Written:
         if style == "json":
             return json.dumps(self.plain()) + "\n"
         forms: dict[str, Callable[..., str]] = {"text": report.comparison_text, "markdown": report.comparison_markdown}
-        said = "\n".join(forms[style](points, names, self._failing) for points, names in self._parts)
+        said = "\n".join(forms[style](points, names, self.failing) for points, names in self._parts)
         if self.machines is None:
             return said
         own = self.machines.text()
@@ -169,21 +164,23 @@ class _Written:
 
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        from .. import report
         from ..results.comparison import overall
 
-        return {
+        found: dict[str, Any] = report.plain({
             "comparisons": [
                 {
                     "baseline": names[0],
                     "candidate": names[1],
                     "points": [point.to_dict() for point in points],
-                    "overall": dict(zip(("points", "ratio", "low", "high"), _plain(overall(points)), strict=True)),
-                    "failing": [point.point for point in points if any(each.meets(point) for each in self._failing)],
+                    "overall": dict(zip(("points", "ratio", "low", "high"), overall(points), strict=True)),
+                    "failing": [point.point for point in points if any(each.meets(point) for each in self.failing)],
                 }
                 for points, names in self._parts
             ],
             **({"machines": self.machines.to_dict()} if self.machines else {}),
-        }
+        })  # fmt: skip
+        return found
 
     def table(self) -> pd.DataFrame:
         """One row for each point of each candidate."""
@@ -198,8 +195,6 @@ class _Written:
 
     def all_points(self) -> list[Compared]:
         """List the points of all candidates, with the candidate's name where there are several."""
-        from dataclasses import replace
-
         if len(self._parts) == 1:
             return self._parts[0][0]
         return [

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._shown import settings_lines
-from ..errors import Error, InvalidArgument
-from ._status import FAILED, say, tell
+from ..errors import InvalidArgument
+from ._status import FAILED, keeping, say, tell
 
 if TYPE_CHECKING:
     from ..workflow.convergence import ConvergenceReport
@@ -46,17 +46,10 @@ def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool,
 
 def _run(where: Path, resume: bool, options: dict[str, Any], as_json: bool, quiet: bool) -> int:
     from .._runs.folder import WORKFLOW_FILE
-    from .._runs.interrupts import Interrupted
     from ..workflow import convergence
 
-    try:
+    with keeping(where, WORKFLOW_FILE, f"dnnsuite workflow {NAME}", "finished trainings"):
         report = convergence.run(where, resume, quiet=quiet, **options)
-    except (Interrupted, Error, OSError) as error:
-        if not isinstance(error, InvalidArgument) and (where / WORKFLOW_FILE).is_file():
-            kept = len(list((where / "runs").glob("[!.]*/run.json")))
-            again = f"dnnsuite workflow {NAME} --resume --out {where}"
-            say(f"{kept} finished trainings are kept in {where}; continue: {again}")
-        raise
     if as_json:
         print(json.dumps(_as_dict(report)))
     else:

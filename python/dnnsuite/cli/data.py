@@ -12,27 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._shown import wrapped
-from ._command import add_commands
 from ._options import Json, Number, Text
 from ._status import say, tell
 
 if TYPE_CHECKING:
     from ..data.catalogue import DataSet
     from ..data.valprep import Moves
-
-
-def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="List, find and prepare data sets.", no_args_is_help=True)
-    listed: dict[str, Callable[..., int]] = {
-        "list": list_sets,
-        "where": where,
-        "prepare": prepare_set,
-        "valprep": valprep,
-        "tfrecord": tfrecord,
-    }
-    add_commands(app, {name: reporting(function) for name, function in listed.items()}, "data")
-    return app
 
 
 Dataroot = Annotated[

@@ -10,7 +10,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn
@@ -18,40 +18,23 @@ from typing import Any, NoReturn
 __all__ = ["coreutil", "dcgm_parser", "dnnsuite", "fp32util", "mlbench_report", "timing_parser"]
 
 
-def dnnsuite(*arguments: Any) -> None:
-    """Run `dnnsuite`, on a list of arguments or on those of this process."""
-    _imported("app", "main")(*arguments)
+def _command(module: str, name: str) -> Callable[..., None]:
+    """Return a function that imports a command and runs it, on its arguments or on those of this process."""
+
+    def run(*arguments: Any) -> None:
+        with _ended_by_ctrl_c():
+            command = getattr(importlib.import_module(f".{module}", __package__), name)
+        command(*arguments)
+
+    return run
 
 
-def coreutil() -> None:
-    """Run `coreutil`."""
-    _imported("import_", "coreutil")()
-
-
-def fp32util() -> None:
-    """Run `fp32util`."""
-    _imported("import_", "fp32util")()
-
-
-def mlbench_report() -> None:
-    """Run `mlbench-report`."""
-    _imported("report", "mlbench_report")()
-
-
-def timing_parser() -> None:
-    """Run `timing_parser`."""
-    _imported("hfta", "timing_parser")()
-
-
-def dcgm_parser() -> None:
-    """Run `dcgm_parser`."""
-    _imported("hfta", "dcgm_parser")()
-
-
-def _imported(module: str, name: str) -> Any:
-    """Import a command."""
-    with _ended_by_ctrl_c():
-        return getattr(importlib.import_module(f".{module}", __package__), name)
+dnnsuite = _command("app", "main")
+coreutil = _command("import_", "coreutil")
+fp32util = _command("import_", "fp32util")
+mlbench_report = _command("report", "mlbench_report")
+timing_parser = _command("hfta", "timing_parser")
+dcgm_parser = _command("hfta", "dcgm_parser")
 
 
 @contextmanager

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
@@ -82,22 +81,30 @@ def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], lis
 
 
 def _timing(arguments: argparse.Namespace) -> list[Path]:
-    from .. import plots, results
-    from ..results.hfta_tables import hfta_table, hfta_throughput
+    from ..results.hfta_tables import hfta_throughput
 
-    runs, modes, precisions = _runs(arguments)
-    table = hfta_table(
-        runs,
-        modes,
-        precisions,
-        lambda run, point: hfta_throughput(run.timings(point, arguments.filename), arguments.device),
-    )
-    files = [arguments.save.with_name(arguments.save.name + ".csv")]
+    def value(run: HftaRuns, point: Any) -> float:
+        return hfta_throughput(run.timings(point, arguments.filename), arguments.device)
+
+    return _written(arguments, arguments.save, value, "Normalized Throughput", lambda table: table / _baseline(table))
+
+
+def _written(
+    arguments: argparse.Namespace,
+    prefix: Path,
+    value: Callable[[HftaRuns, Any], float],
+    label: str,
+    scaled: Callable[[pd.DataFrame], pd.DataFrame],
+) -> list[Path]:
+    """Write the table of a value, and with --plot its figure; return the files."""
+    from .. import plots, results
+    from ..results.hfta_tables import hfta_table
+
+    table = hfta_table(*_runs(arguments), value)
+    files = [prefix.with_name(f"{prefix.name}{suffix}") for suffix in (".csv", ".png")[: 1 + arguments.plot]]
     results.save_csv(table, files[0], index=True)
     if arguments.plot:
-        baseline = _baseline(table)
-        files.append(arguments.save.with_name(arguments.save.name + ".png"))
-        plots.save(plots.hfta(table / baseline, "Normalized Throughput"), files[1])
+        plots.save(plots.hfta(scaled(table), label), files[1])
     return files
 
 
@@ -110,25 +117,18 @@ def _baseline(table: pd.DataFrame) -> float:
 
 
 def _dcgm(arguments: argparse.Namespace) -> list[Path]:
-    from .. import plots, results
-    from ..results.hfta_tables import dcgm_value, hfta_table
+    from ..results.hfta_tables import dcgm_value
 
-    runs, modes, precisions = _runs(arguments)
     arguments.savedir.mkdir(parents=True, exist_ok=True)
-    files = []
-    for wanted in _fields(arguments):
-        value = functools.partial(_value, dcgm_value, wanted, arguments.filename)
-        table = hfta_table(runs, modes, precisions, value)
-        files.append(arguments.savedir / f"{wanted.name}.csv")
-        results.save_csv(table, files[-1], index=True)
-        if arguments.plot:
-            files.append(arguments.savedir / f"{wanted.name}.png")
-            plots.save(plots.hfta(table * wanted.plot_scale, wanted.label), files[-1])
-    return files
 
+    def files(wanted: DcgmField) -> list[Path]:
+        def value(run: HftaRuns, point: Any) -> float:
+            return dcgm_value(run.places[point], wanted, arguments.filename)
 
-def _value(dcgm_value: Callable[..., float], wanted: DcgmField, filename: str, run: HftaRuns, point: object) -> float:
-    return dcgm_value(run.places[point], wanted, filename)  # type: ignore[index]
+        prefix = arguments.savedir / wanted.name
+        return _written(arguments, prefix, value, wanted.label, lambda table: table * wanted.plot_scale)
+
+    return [file for wanted in _fields(arguments) for file in files(wanted)]
 
 
 def _fields(arguments: argparse.Namespace) -> Sequence[DcgmField]:

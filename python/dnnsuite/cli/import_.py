@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
-from .._runs.words import printable
-from ..errors import Error, InvalidArgument, reason
+from ..errors import InvalidArgument, reason
 from ._options import Json
-from ._status import say, tell
+from ._status import say, say_all, script, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -299,7 +294,7 @@ def _print_json(value: Any) -> None:
 
 def coreutil() -> None:
     """`coreutil FILE`: core utilisation of fma, fp16, tensor and sfu from a CSV file of ncu."""
-    _script("coreutil", _coreutil)
+    script("coreutil", _coreutil)
 
 
 def _coreutil(file: Source, as_json: Json = False) -> None:
@@ -312,12 +307,12 @@ def _coreutil(file: Source, as_json: Json = False) -> None:
         _print_json({"file": str(file), "cores": _records(table), "notes": notes})
     else:
         tell(format_core_utilization(table))
-        _say("coreutil", notes)
+        say_all("coreutil", notes)
 
 
 def fp32util() -> None:
     """`fp32util FILE`: FP32 utilisation from a CSV file of nvprof, nvvp or ncu."""
-    _script("fp32util", _fp32util)
+    script("fp32util", _fp32util)
 
 
 def _fp32util(file: Source, as_json: Json = False) -> None:
@@ -329,34 +324,10 @@ def _fp32util(file: Source, as_json: Json = False) -> None:
         _print_json({"file": str(file), **made.to_dict()})
     else:
         tell(fp32.render(made))
-        _say("fp32util", _left_out(made))
+        say_all("fp32util", _left_out(made))
 
 
 def _left_out(made: Any) -> list[str]:
     if not made.left_out:
         return []
     return [f"{made.left_out} launches ({made.left_out_ns:.0f} ns) have no level and are left out"]
-
-
-def _say(name: str, notes: list[str]) -> None:
-    for note in notes:
-        print(f"{name}: {printable(note)}", file=sys.stderr)
-
-
-def _script(name: str, command: Callable[..., None]) -> None:
-    """Run a console script. Exit status: 0 ok, 2 usage, or a file that cannot be read; errors are one line."""
-
-    @functools.wraps(command)  # typer reads the parameters through it
-    def run(**options: Any) -> None:
-        try:
-            command(**options)
-            sys.stdout.flush()
-        except BrokenPipeError:  # the reader of a pipe, `head` say, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except (Error, OSError) as error:
-            _say(name, [f"error: {error}"])
-            raise typer.Exit(2) from None
-
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command(context_settings={"help_option_names": ["-h", "--help"]})(run)
-    app(prog_name=name)

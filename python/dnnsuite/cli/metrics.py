@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._shown import wrapped
 from ..errors import did_you_mean, some_of
-from ._command import add_commands
 from ._options import Json, Text
 from ._status import say
 
@@ -32,14 +30,6 @@ PRODUCTS = {
 }  # fmt: skip
 
 Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be sampled over time.")]
-
-
-def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="GPU counters: names, passes, roles; no GPU is needed.", no_args_is_help=True)
-    listed: dict[str, Callable[..., int]] = {"list": list_metrics, "plan": plan, "roles": roles, "support": support}
-    add_commands(app, {name: reporting(function) for name, function in listed.items()}, "metrics")
-    return app
 
 
 def _chip(asked: str | None, collection: str = "ranges") -> str:

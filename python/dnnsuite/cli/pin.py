@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from ._command import add_commands
 from ._options import Json, Text
+from ._parameters import with_parameters
 
 if TYPE_CHECKING:
     from ..pin import Outcome, Partition, Plan
@@ -36,25 +37,25 @@ Timeout = Annotated[
 Words = Annotated[list[str], typer.Argument(help="The command, after --", show_default=False)]
 
 
-def commands(reporting: Callable[[Callable[..., int]], Callable[..., None]]) -> typer.Typer:
-    """Make the group of commands; `reporting` turns what they return or raise into an exit status."""
-    app = typer.Typer(help="Divide this machine into equal, isolated shares.", no_args_is_help=True)
-    plain: dict[str, Callable[..., int]] = {"probe": probe, "plan": plan, "ls": ls, "clean": clean}
-    add_commands(app, {name: reporting(function) for name, function in plain.items()}, "pin")
-    prefixes = {"exec": reporting(exec), "run": reporting(run)}
-    add_commands(app, prefixes, "pin", context_settings={"ignore_unknown_options": True})
-    return app
+# How a machine is divided, for every command that does: the types above and what they are by default.
+_DIVISION: dict[str, tuple[Any, Any]] = {
+    "slots": (Slots, "gpus"), "locality": (Locality, "auto"), "smt": (Smt, "on"), "reserve_memory": (Reserve, "auto"),
+    "allow_smt_split": (Split, False), "cpus": (Cpus, None),
+}  # fmt: skip
+_dividing = functools.partial(
+    with_parameters,
+    more=[
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
+        for name, (kind, usual) in _DIVISION.items()
+    ],
+)
 
 
-def _make(
-    slots: str, locality: str, smt: str, reserve: str, split: bool, cpus: str | None, recording: Path | None
-) -> Plan:
+def _make(recording: Path | None = None, cpus: str | None = None, **division: Any) -> Plan:
     from ..pin import Topology, make_plan
 
     topology = Topology.load(recording) if recording else Topology.read()
-    if cpus:
-        topology = topology.restricted(cpus)
-    return make_plan(topology, slots, locality, smt, reserve, split)
+    return make_plan(topology.restricted(cpus) if cpus else topology, **division)
 
 
 def probe(parent: Parent = None, as_json: Json = False) -> int:
@@ -75,44 +76,32 @@ def probe(parent: Parent = None, as_json: Json = False) -> int:
     return 0
 
 
-def plan(
-    slots: Slots = "gpus",
-    locality: Locality = "auto",
-    smt: Smt = "on",
-    reserve_memory: Reserve = "auto",
-    allow_smt_split: Split = False,
-    cpus: Cpus = None,
-    topology: Recording = None,
-    as_json: Json = False,
-) -> int:
+@_dividing
+def plan(topology: Recording = None, as_json: Json = False, **division: Any) -> int:
     """Print equal shares of this machine, or of a recorded one."""
     from ..pin.report import render_plan
 
-    made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, topology)
+    made = _make(topology, **division)
     print(json.dumps(made.to_dict()) if as_json else render_plan(made))
     return 0
 
 
+@_dividing
 def exec(
     command: Words,
     slot: Annotated[str, typer.Option(help="Number of the share, or all.")] = "0",
-    slots: Slots = "gpus",
-    locality: Locality = "auto",
-    smt: Smt = "on",
-    reserve_memory: Reserve = "auto",
-    allow_smt_split: Split = False,
-    cpus: Cpus = None,
     memory: Annotated[Text, typer.Option(help="Memory, e.g. 8G or a number of bytes.  [the share's]")] = None,
     backend: Backend = "auto",
     require: Require = None,
     parent: Parent = None,
+    **division: Any,
 ) -> int:
     """Run a command in one share of the machine.
 
     The exit status is the command's (128 + signal; 125: it was not started). Works as a prefix, under torchrun or
     mpirun too. A process killed for memory is reported on standard error.
     """
-    made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
+    made = _make(**division)
     which: int | str = int(slot) if slot.isdigit() else slot
     made = _with_memory(made, which, memory)
     (outcome,) = _run(made, [which], command, backend, require, parent, None)
@@ -132,19 +121,15 @@ def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
     return replace(made, slots=slots, all=changed if chosen == made.all else made.all)
 
 
+@_dividing
 def run(
     command: Words,
-    slots: Slots = "gpus",
-    locality: Locality = "auto",
-    smt: Smt = "on",
-    reserve_memory: Reserve = "auto",
-    allow_smt_split: Split = False,
-    cpus: Cpus = None,
     timeout: Timeout = None,
     backend: Backend = "auto",
     require: Require = None,
     parent: Parent = None,
     as_json: Json = False,
+    **division: Any,
 ) -> int:
     """Run the command in every share at once.
 
@@ -152,7 +137,7 @@ def run(
     """
     from ..pin.report import render_outcomes
 
-    made = _make(slots, locality, smt, reserve_memory, allow_smt_split, cpus, None)
+    made = _make(**division)
     outcomes = _run(made, list(range(len(made.slots))), command, backend, require, parent, timeout)
     pairs = [(slot.name, outcome.to_dict()) for slot, outcome in zip(made.slots, outcomes, strict=True)]
     print(json.dumps({"plan": made.to_dict(), "outcomes": dict(pairs)}) if as_json else render_outcomes(pairs))

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from .._runs.words import printable
-from ..errors import Error, InvalidArgument
+from ..errors import InvalidArgument
 from ._options import Json, Number, Text
-from ._status import say
+from ._status import say, script
 
 if TYPE_CHECKING:
     from ..report import SuiteReport
@@ -121,9 +119,8 @@ def _write(path: Path, made: SuiteReport) -> None:
 
 def mlbench_report() -> None:
     """`mlbench-report --reports DIR --name NAME --gpu-model MODEL`: the table and statistics of the original."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command(help=mlbench_report.__doc__)(_mlbench_report)
-    app(prog_name="mlbench-report")
+    _mlbench_report.__doc__ = mlbench_report.__doc__
+    script("mlbench-report", _mlbench_report)
 
 
 def _mlbench_report(
@@ -141,17 +138,13 @@ def _mlbench_report(
     from .._files import write_text
     from ..report import targets
 
-    try:
-        made = made_by.make([reports], name, gpu_model, title=title, price=price)
-        _tell(made)
-        if show_comparison and gpu_model:
-            for job, target in targets.load(gpu_model).items():
-                print(f"{job:<26} {target.rate:>12.2f}")
-        if csv is not None:
-            write_text(csv, made.seed.to_csv())
-        if html is not None:
-            write_text(html, made_by.html(made))
-    except (Error, OSError) as error:
-        print(f"mlbench-report: error: {printable(str(error))}", file=sys.stderr)
-        raise typer.Exit(2) from None
+    made = made_by.make([reports], name, gpu_model, title=title, price=price)
+    _tell(made)
+    if show_comparison and gpu_model:
+        for job, target in targets.load(gpu_model).items():
+            print(f"{job:<26} {target.rate:>12.2f}")
+    if csv is not None:
+        write_text(csv, made.seed.to_csv())
+    if html is not None:
+        write_text(html, made_by.html(made))
     print(made_by.style_score(made) if html else made_by.style_seed(made))

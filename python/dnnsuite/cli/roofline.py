@@ -47,13 +47,14 @@ def roofline(
     The roofs (matrix products in fp32 and bf16, STREAM's triad in each cache and in memory) are measured once and
     kept in the cache folder. They are measured again if the CPU, the allowed CPUs, the threads or torch change.
     """
+    from .. import jobs
     from .._runs.plugins import import_plugins
     from ..profiler.roofline import measure_peaks, probe_contention
     from ..profiler.roofline.peaks import digest
 
     import_plugins(plugin or [], [os.getcwd()])
     if job is not None:
-        _check(job)
+        jobs.get(job)  # a wrong name is refused before the roofs are measured, which takes seconds
     tell = (lambda _: None) if quiet else say
     peaks = measure_peaks(threads, refresh, tell)
     now = probe_contention(peaks.threads, digest(peaks.machine))
@@ -65,13 +66,6 @@ def roofline(
     record = _record(job, peaks, now, found, notes, files)
     print(json.dumps(record, allow_nan=False) if as_json else _render(job, peaks, now, found, notes, files))
     return 0
-
-
-def _check(job: str) -> None:
-    """Refuse an unknown job before the roofs are measured, which takes seconds."""
-    from .. import jobs
-
-    jobs.get(job)
 
 
 def _observe(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ._options import AllowChanged, Number, Quiet, Text, Texts
-from ._status import say, tell
+from ._status import keeping, say, tell
 
 if TYPE_CHECKING:
     from .._runs.record import RunRecord
@@ -148,18 +148,10 @@ def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) 
 
 
 def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, quiet: bool) -> int:
-    from .._runs.interrupts import Interrupted
-    from ..errors import Error, InvalidArgument
     from ..suites import SUITE_FILE, run_suite
 
-    try:
+    with keeping(out, SUITE_FILE, f"dnnsuite run {suite}"):
         finished = run_suite(suite, asked, out, resume, quiet=quiet)
-    except (Interrupted, Error, OSError) as error:
-        kept = len(list((out / "runs").glob("[!.]*/run.json")))
-        if not isinstance(error, InvalidArgument) and (out / SUITE_FILE).is_file():
-            again = f"dnnsuite run {suite} --resume --out {out}"
-            say(f"{kept} finished runs are kept in {out}; continue: {again}")
-        raise
     print(json.dumps(_as_dict(finished)) if as_json else _next_step(out))
     for problem in finished.problems:
         say(problem)

@@ -281,7 +281,7 @@ def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 
     files = [each for each in arguments if "=" not in each]
     if len(files) > 1:
-        raise InvalidArgument(f"{files[1]!r} is not key=value, and {files[0]} is the file already")
+        raise InvalidArgument(f"{files[1]!r} is not key=value, and {files[0]} is already the job or file")
     return (files[0] if files else None), [each for each in arguments if "=" in each]
 
 

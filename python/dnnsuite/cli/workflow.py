@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from .._shown import settings_lines
-from ..errors import Error, InvalidArgument
+from ..errors import InvalidArgument
 from . import convergence
 from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
-from ._search_flags import with_search_flags
-from ._status import FAILED, say
+from ._parameters import with_search_flags
+from ._status import FAILED, keeping, say
 
 if TYPE_CHECKING:
     from ..workflow import WorkflowReport
@@ -119,19 +119,13 @@ def _run_workflow(
     name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None, quiet: bool
 ) -> int:
     from .._runs.folder import WORKFLOW_FILE
-    from .._runs.interrupts import Interrupted
+
+    if not resume:
+        _refuse_early(name, asked, hfta_tree)
     from ..workflow.sweep import sweep
 
-    if hfta_tree is not None and not resume:
-        _check_tree(Path(hfta_tree), name, asked)
-    try:
+    with keeping(out, WORKFLOW_FILE, f"dnnsuite workflow {name}"):
         report = sweep(name, asked, out, resume, quiet=quiet)
-    except (Interrupted, Error, OSError) as error:
-        kept = len(list((out / "runs").glob("[!.]*/run.json")))
-        if not isinstance(error, InvalidArgument) and (out / WORKFLOW_FILE).is_file():
-            again = f"dnnsuite workflow {name} --resume --out {out}"
-            say(f"{kept} finished runs are kept in {out}; continue: {again}")
-        raise
     if hfta_tree and report.table is not None:
         from ..results import save_hfta_tree
 
@@ -145,13 +139,16 @@ def _run_workflow(
     return 0 if report.ok else FAILED
 
 
-def _check_tree(to: Path, name: str, asked: dict[str, Any]) -> None:
-    """Refuse a folder that the tree could not be written to, before anything is measured."""
-    from ..results.hfta_tree import refuse_other_tree
+def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> None:
+    """Refuse names, values and a folder that HFTA's tree could not be written to, before anything slow is imported."""
     from ..workflow.partial import options_of
     from ..workflow.settings import resolve
 
-    refuse_other_tree(to / resolve(*options_of(name, asked)).job)
+    settings = resolve(*options_of(name, asked))
+    if hfta_tree is not None:
+        from ..results.hfta_tree import refuse_other_tree
+
+        refuse_other_tree(Path(hfta_tree) / settings.job)
 
 
 def _print_report(report: WorkflowReport) -> None:

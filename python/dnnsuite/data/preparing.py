@@ -56,7 +56,7 @@ def prepare(
         tell(f"{data.name} is complete in {found}")
         return found
     if source is None and count is None:
-        raise Unavailable(f"{data.title}", f"{dataroot}/{data.folder}", what_to_fetch(data))
+        raise Unavailable(f"{data.title}, was not found", f"{dataroot}/{data.folder}", what_to_fetch(data))
     with _whole(dataroot, data) as folder:
         if count is not None:
             tell(f"writing a fake {data.name} of {count} samples")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,17 +16,9 @@ class Finding(NamedTuple):
     remedy: str = ""
 
 
-def ok(detail: str) -> Finding:
-    return Finding("ok", detail)
-
-
-def warning(detail: str, remedy: str) -> Finding:
-    """Make a finding of something that works, but not as well as it could, or not well enough for measurements."""
-    return Finding("warning", detail, remedy)
-
-
-def missing(detail: str, remedy: str) -> Finding:
-    return Finding("missing", detail, remedy)
+ok = partial(Finding, "ok")
+warning = partial(Finding, "warning")  # it works, but not as well as it could, or not well enough for measurements
+missing = partial(Finding, "missing")
 
 
 def read(path: Path | str) -> str | None:

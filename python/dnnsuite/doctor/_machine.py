@@ -51,20 +51,8 @@ def cpu_quota(root: Path = Path("/")) -> Finding:
 
 
 def _own_group(root: Path, controller: str) -> Path | None:
-    """Return the control group of this process for a controller: of version 1 if it is there, else of version 2."""
-    unified = None
-    for line in (read(root / "proc/self/cgroup") or "").splitlines():
-        number, controllers, path = line.split(":", 2)
-        if controller in controllers.split(","):
-            mount = root / "sys/fs/cgroup" / controller
-            return next((at for at in (mount / path.lstrip("/"), mount) if at.is_dir()), None)
-        if number == "0" and controllers == "":
-            unified = path
-    if unified is None:
-        return None
-    mounts = (root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified")
-    homes = [mount for mount in mounts if (mount / "cgroup.controllers").is_file()]
-    return next((at for home in homes for at in (home / unified.lstrip("/"), home) if at.is_dir()), None)
+    """Return the control group of this process for a controller; None where there is none."""
+    return next(iter(host.control_groups(root, controller)), None)
 
 
 def clocks(root: Path = Path("/")) -> Finding:

@@ -154,7 +154,7 @@ VARIABLES = {
     "DNNSUITE_HFTA": "in tests: a checkout of HFTA, whose own unit tests then run on this package",
     "DNNSUITE_HFTA_ULPS": "in tests: roundings of the largest element that HFTA's tests allow (default 8)",
     "DNNSUITE_PINS": "folder in which runs that are pinned note their CPUs (default: one of all users, in memory)",
-    "DNNSUITE_WRITE_CENSUS": "in tests: write the census of captured models anew",
+    "DNNSUITE_WRITE_CENSUS": "in tests: write the census of captured models again",
     "DNNSUITE_KILLS": "in tests: how often a suite is killed at a random moment (default 2)",
     "DNNSUITE_VM_TESTS": "in tests: required makes a test that needs a virtual machine fail instead of skip",
     "DNNSUITE_VM_KERNEL": "in tests: the kernel of the virtual machine (default: the newest in /boot)",

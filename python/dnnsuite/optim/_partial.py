@@ -147,8 +147,8 @@ class PartiallyFused:
     def select(
         self, indices: Sequence[int | None], plain: Sequence[torch.optim.Optimizer] | None = None, **fresh: Any
     ) -> None:
-        """Choose models, as `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in the new
-        order.
+        """Keep some models, like `ArrayOptimizer.select`; `plain` are the optimizers of all models' own parts, in
+        the new order.
 
         Models that only leave or change places need no `plain`; fresh ones and clones do, for their parts are new.
         """
@@ -189,7 +189,7 @@ class PartiallyFused:
             group.update(vectors)
 
     def add_param_group(self, param_group: Group) -> None:
-        """Add a group of fused parameters, as `ArrayOptimizer.add_param_group`."""
+        """Add a group of fused parameters, like `ArrayOptimizer.add_param_group`."""
         self.fused.add_param_group(param_group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -283,7 +283,9 @@ def deal_cores(topology: Topology, cores: Sequence[Core], homes: Sequence[int], 
     if not everywhere:
         kind = SmtSplit if threads >= shares else NotEnoughCpus
         split = ", or give --allow-smt-split" if threads >= shares else ""
-        raise kind(f"{shares} shares of {len(cores)} whole cores; ask for at most {len(cores)}{split}")
+        raise kind(
+            f"{shares} shares of {len(cores)} whole cores; ask for at most {len(cores)} (--slots or --copies){split}"
+        )
     if locality == "strict" and not near:
         short = [node for node, count in sorted(at_home.items()) if not count]
         raise NotEnoughCpus(f"node {short[0]} has fewer whole cores than shares; give --locality prefer")

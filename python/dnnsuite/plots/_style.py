@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._files import replacing
 from ..errors import InvalidArgument, did_you_mean
@@ -34,6 +35,39 @@ def axes_or_new(ax: Axes | None) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6.4, 4.0))[1]
+
+
+def draw_curve(
+    ax: Axes, curve: Any, mode: str, precision: str, label: str, marker: str = "", bars: bool = False
+) -> None:
+    """Draw the values of a mode, serial as a level, with their intervals as a band or as bars.
+
+    Args:
+        curve: (x, value, lower end, upper end), each a series.
+    """
+    style: dict[str, Any] = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
+    x, value, low, high = (each.to_numpy(float) for each in curve)
+    if mode == "serial":
+        ax.axhline(value[0], label=label, **style)
+        if math.isfinite(low[0]) and math.isfinite(high[0]):
+            ax.axhspan(low[0], high[0], alpha=0.15, color=style["color"], linewidth=0)
+        return
+    ax.plot(x, value, marker=marker, markersize=5, label=label, **style)
+    if bars:
+        ax.errorbar(x, value, yerr=[value - low, high - value], fmt="none", ecolor=style["color"], capsize=3)
+    else:
+        ax.fill_between(x, low, high, alpha=0.3, color=style["color"], linewidth=0)
+
+
+def over_models(ax: Axes, label: str, words: str = "B (models)", legend: bool = True) -> None:
+    """Finish axes over a number of models, or of parts of one."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set(xlabel=words, ylabel=label)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(alpha=0.3)
+    if legend:
+        ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
 
 
 def save(ax: Axes, path: str | Path) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from ._style import COLOURS, HEADROOM, LINES, MARKERS, MODE_MARKERS, axes_or_new
+from ._style import HEADROOM, MARKERS, MODE_MARKERS, axes_or_new, draw_curve, over_models
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+_NORMALISED = "Normalized throughput (× serial fp32)"
 _WIDEST = 2.0  # factor between the ends of an interval that is still drawn
 _LONGEST = 90  # letters of a line above the figure
 
@@ -32,8 +33,6 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Raises:
         InvalidArgument: nothing in the table is normalised (no serial fp32 run finished), or known well enough.
     """
-    from matplotlib.ticker import MaxNLocator
-
     normalised = summary.dropna(subset=["normalized"])
     if normalised.empty:
         raise InvalidArgument("nothing to draw: no run has a normalised throughput (no serial fp32 run finished)")
@@ -47,14 +46,12 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
         prefix = f"{job} " if len(jobs) > 1 else ""
         for (mode, precision), curve in curves.groupby(["mode", "precision"], sort=False):
             marker = MARKERS[index % len(MARKERS)] if len(jobs) > 1 else MODE_MARKERS.get(str(mode), "v")
-            _draw_curve(ax, str(mode), str(precision), curve, prefix, marker)
-    ax.set_xlabel("B (models)")
-    ax.set_ylabel("Normalized throughput (× serial fp32)")
+            ends = curve.sort_values("B")
+            columns = [ends[name] for name in ("B", "normalized", "low", "high")]
+            draw_curve(ax, columns, str(mode), str(precision), f"{prefix}{mode} {precision}", marker, bars=True)
     # A wide interval (two runs that disagree) must not flatten the curves.
     ax.set_ylim(0, min(ax.get_ylim()[1], HEADROOM * measured["normalized"].max()))
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(alpha=0.3)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    over_models(ax, _NORMALISED)
     if title := _title(summary, len(normalised) - len(measured)):
         ax.set_title(title, fontsize="small")
     return ax
@@ -71,21 +68,6 @@ def _title(summary: pd.DataFrame, left_out: int) -> str:
         told = max(states, key=states.count)
         lines.append(told if len(told) <= _LONGEST else told[:_LONGEST].rsplit(" ", 1)[0] + " …")
     return "\n".join(lines)
-
-
-def _draw_curve(ax: Axes, mode: str, precision: str, curve: pd.DataFrame, prefix: str, marker: str) -> None:
-    label = f"{prefix}{mode} {precision}"
-    style: Any = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
-    curve = curve.sort_values("B")
-    if mode == "serial":
-        level = curve.iloc[0]
-        ax.axhline(level["normalized"], label=label, **style)
-        if level[["low", "high"]].notna().all():
-            ax.axhspan(level["low"], level["high"], alpha=0.15, color=style["color"], linewidth=0)
-        return
-    ax.plot(curve["B"], curve["normalized"], marker=marker, markersize=5, label=label, **style)
-    spread = [curve["normalized"] - curve["low"], curve["high"] - curve["normalized"]]
-    ax.errorbar(curve["B"], curve["normalized"], yerr=spread, fmt="none", ecolor=style["color"], capsize=3)
 
 
 def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -113,7 +95,7 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     above = np.where(np.isfinite(above), np.clip(above, rate, 10 * rate), rate)
     places = np.arange(len(measured))
     ax.errorbar(rate, places, xerr=[rate - below, above - rate], fmt="o", markersize=4, capsize=3, color="tab:blue")
-    ax.set_yticks(places, [_row_name(row) for row in measured.to_dict("records")])
+    ax.set_yticks(places, [f"{_row_name(row)} ({row['unit']})" for row in measured.to_dict("records")])
     ax.invert_yaxis()
     ax.set_xscale("log")
     ax.set_xlabel("rate, with its 95 % interval")
@@ -122,9 +104,8 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def _row_name(row: dict[Any, Any]) -> str:
-    """Return a job with its unit; with mode, precision and B where those say something."""
-    cell = "" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}"
-    return f"{row['job']}{cell} ({row['unit']})"
+    """Return a job, with mode, precision and B where those say something."""
+    return str(row["job"]) + ("" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}")
 
 
 _UNITS = {"bytes": (1e9, "GB"), "bytes/s": (1e9, "GB/s"), "Hz": (1e9, "GHz")}  # (in ours, on an axis)
@@ -151,28 +132,19 @@ def machine_load(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     draw = _load_over_B if scaled["B"].nunique() > 1 else _load_by_row
     draw(ax, scaled, f"{of} {metric} ({unit})")
-    ax.grid(alpha=0.3)
     return ax
 
 
 def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     jobs = list(dict.fromkeys(summary["job"]))
     for (job, mode, precision), curve in summary.groupby(["job", "mode", "precision"], sort=False):
-        curve = curve.sort_values("B")
-        style: Any = {"color": COLOURS.get(str(mode), "tab:gray"), "linestyle": LINES.get(str(precision), "-.")}
+        ends = curve.sort_values("B")
         name = f"{job} " if len(jobs) > 1 else ""
+        columns = [ends[name] for name in ("B", "mean", "low", "high")]
         marker = MARKERS[jobs.index(job) % len(MARKERS)]
-        if mode == "serial":
-            ax.axhline(curve["mean"].iloc[0], label=f"{name}{mode} {precision}", **style)
-            continue
-        ax.plot(curve["B"], curve["mean"], marker=marker, markersize=4, label=f"{name}{mode} {precision}", **style)
-        ax.fill_between(curve["B"], curve["low"], curve["high"], alpha=0.3, color=style["color"], linewidth=0)
+        draw_curve(ax, columns, str(mode), str(precision), f"{name}{mode} {precision}", marker)
+    over_models(ax, label, legend=False)  # one serves all panels
     _limit(ax.set_ylim, summary)
-    ax.set_xlabel("B (models)")
-    ax.set_ylabel(label)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _load_by_row(ax: Axes, summary: pd.DataFrame, label: str) -> None:
@@ -182,11 +154,8 @@ def _load_by_row(ax: Axes, summary: pd.DataFrame, label: str) -> None:
     middle, low, high = (summary[name].to_numpy(float) for name in ("mean", "low", "high"))
     spread = [np.nan_to_num(middle - low), np.nan_to_num(high - middle)]
     ax.errorbar(middle, places, xerr=spread, fmt="o", markersize=4, capsize=3, color="tab:blue")
-    cells = [
-        row["job"] + ("" if row["mode"] == "shares" else f" {row['mode']} {row['precision']} B={row['B']}")
-        for row in summary.to_dict("records")
-    ]
-    ax.set_yticks(places, cells)
+    ax.set_yticks(places, [_row_name(row) for row in summary.to_dict("records")])
+    ax.grid(alpha=0.3)
     ax.invert_yaxis()
     _limit(ax.set_xlim, summary)
     ax.set_xlabel(label)
@@ -206,25 +175,14 @@ def partially_fused(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
             each with `:low` and `:high`.
         ax: axes to draw on; those of a new figure by default.
     """
-    from matplotlib.ticker import MaxNLocator
-
     ax = axes_or_new(ax)
+    x = table.index.to_series()
     for name in [str(name) for name in table.columns if str(name).count(":") == 1]:
         mode, precision = name.split(":")
-        values, low, high = (table[f"{name}{end}"].to_numpy(float) for end in ("", ":low", ":high"))
-        style: Any = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
-        label = f"{mode} {precision}"
-        if mode == "serial":
-            ax.axhline(values[0], label=label, **style)
-            continue
-        ax.plot(table.index, values, marker="o", markersize=4, label=label, **style)
-        ax.fill_between(table.index, low, high, alpha=0.3, color=style["color"], linewidth=0)
-    ax.set_xlabel("units left unfused")
-    ax.set_ylabel("Normalized throughput (× serial fp32)")
+        columns = [x, *(table[f"{name}{end}"] for end in ("", ":low", ":high"))]
+        draw_curve(ax, columns, mode, precision, f"{mode} {precision}", "o")
+    over_models(ax, _NORMALISED, "units left unfused")
     ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    ax.grid(alpha=0.3)
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return ax
 
 
@@ -240,14 +198,10 @@ def hfta(table: pd.DataFrame, label: str) -> Axes:
     ax = Figure(figsize=(6.4, 4.8)).subplots()
     for name in [name.removesuffix(":avg") for name in table.columns if name.endswith(":avg")]:
         mode, precision = name.split(":")
-        style: Any = {"color": COLOURS.get(mode, "tab:gray"), "linestyle": LINES.get(precision, "-.")}
-        average, least, most = (table[f"{name}:{end}"].dropna() for end in ("avg", "min", "max"))
+        columns = [table[f"{name}:{end}"].dropna() for end in ("avg", "min", "max")]
         if mode == "serial":
-            ax.axhline(average.loc[1], label=name, **style)
-            ax.axhspan(least.loc[1], most.loc[1], facecolor=style["color"], alpha=0.3)
-        else:
-            ax.plot(average.index, average, label=name, **style)
-            ax.fill_between(average.index, least, most, facecolor=style["color"], alpha=0.3)
+            columns = [each.loc[[1]] for each in columns]
+        draw_curve(ax, [columns[0].index.to_series(), *columns], mode, precision, name)
     ax.set_xlabel("B")
     ax.set_ylabel(label)
     ax.legend(bbox_to_anchor=(1.05, 1), loc="upper left")

@@ -193,7 +193,7 @@ class StepEnds:
             self.leave()
 
     def leave(self) -> None:
-        """Take the hooks of modules away. Idempotent."""
+        """Remove the hooks of modules. Idempotent."""
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
             hook.remove()

@@ -74,8 +74,12 @@ class SessionInstrument(Instrument):
 def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
     """Put a definition of each column of `table` into `table.attrs["definitions"]`; return `table`.
 
+    Args:
+        table: a table of an instrument, or what follows from one.
+        meanings: meaning and unit of each column; those of columns that the table does not have are ignored.
+
     Raises:
-        InvalidArgument: a column has no line.
+        InvalidArgument: a column has no meaning.
     """
     missing = [column for column in table.columns if column not in meanings]
     if missing:

@@ -2,7 +2,7 @@
 """Profile inside an unchanged script: it finds the steps, opens and closes by itself.
 
 `dnnsuite profile -- COMMAND` puts `_site/sitecustomize.py` on the path of every Python that COMMAND starts, which calls
-:func:`install`. Nothing here may break the script: an error is reported on standard error, and the script goes on.
+:func:`install`. Nothing here may break the script: an error is reported on standard error, and the script continues.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Script:
         self._written = 0  # steps whose window is in files
 
     def stepped(self, end: StepEnd) -> None:
-        """Count a step that has ended; an error here is reported, and the script goes on."""
+        """Count a step that has ended; an error here is reported, and the script continues."""
         if self._owner and self._owner != os.getpid():
             return
         if self._kind and end.kind != self._kind:

@@ -200,12 +200,13 @@ def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) ->
     ended = f"the command ended with status {status}" if status else "the command ended"
     if failures:
         return f"nothing was observed: {failures[0]}"
+    if not profiles and status:
+        return f"nothing was observed: the command failed with status {status} before its second training step"
     if not profiles:
         return (
-            f"nothing was observed: {ended}, and in it no torch.optim optimizer stepped, no gradient was computed by "
-            "torch.autograd, and no torch.nn.Module was called eight times (one that ends by os._exit or a signal "
-            "before its second step cannot tell, and python -I or -E does not let itself be observed); --step-on says "
-            "what ends a step, and `with dnnsuite.profiler.profile()` observes any loop"
+            "nothing was observed: no torch.optim optimizer stepped, no gradient was computed, and no torch.nn.Module "
+            "was called eight times. --step-on says what ends a step, and `with dnnsuite.profiler.profile()` observes "
+            "any loop; a command that ends by os._exit, or python -I, cannot be observed"
         )
     most = max(each["steps"] for each in profiles)
     if all(each["done"] for each in profiles):

@@ -58,7 +58,7 @@ class Request:
             until the rate is known to `target`, the half width of its 95 % interval over it (by default 0.01, with
             `quick` 0.05), or `budget_s` is spent.
         start_iteration: first rated iteration; by default 100, TBD's first window, but at most half of all.
-        repeats: processes per batch size, in turns; by default 3, one with `stop_iteration`, two with `quick`.
+        repeats: processes per batch size, interleaved; by default 3, one with `stop_iteration`, two with `quick`.
         budget_s: seconds of timed steps in one process; by default 60, with `quick` 4.
         options: options of the job.
     """

@@ -6,7 +6,7 @@ from ._costs import Costs
 from ._entries import FAILURES, ReportEntry
 from ._html import html
 from ._pdf import print_pdf
-from ._report import Report, SuiteReport, make, read
+from ._report import Report, SuiteReport, make, plain, read
 from ._text import markdown, style_score, style_seed, text
 from .comparison import FailOn, comparison_markdown, comparison_text, fail_on
 from .machines import Machines, costs_of_two, machines
@@ -14,5 +14,5 @@ from .machines import Machines, costs_of_two, machines
 __all__ = [
     "FAILURES", "Costs", "FailOn", "Machines", "Report", "ReportEntry", "SuiteReport", "UnlikeRuns",
     "comparison_markdown", "comparison_text", "costs_of_two", "fail_on", "html", "machines", "make", "markdown",
-    "print_pdf", "read", "style_score", "style_seed", "text",
+    "plain", "print_pdf", "read", "style_score", "style_seed", "text",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..errors import Error, InvalidArgument
 from ..results.intervals import mean
 from ..results.monitor import rows_of_monitor
-from ._entries import ReportEntry, by_job, by_run, finished
+from ._entries import ReportEntry, by_job, by_run, finished, table_of
 
 if TYPE_CHECKING:
     import pandas
@@ -61,8 +61,6 @@ def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str,
     Args:
         watts: mean power of the GPUs of a copy, by job.
     """
-    import pandas
-
     if not (costs.per_hour or costs.watts or watts):
         return None
     rows = {}
@@ -73,9 +71,8 @@ def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str,
         joules = costs.watts / rate if costs.watts else watts.get(job, math.nan) * copies / rate
         cost = per_million(costs, rate)
         rows[job] = {"unit": of_job[0].unit, "machine_per_s": rate, "cost_per_million": cost, "joules_per_item": joules}
-    table = pandas.DataFrame.from_dict(rows, orient="index").dropna(axis=1, how="all")
-    table.index.name = "job"
-    table.attrs["definitions"] = {name: DEFINITIONS[name] for name in table.columns if name in DEFINITIONS}
+    table = table_of(rows, DEFINITIONS).dropna(axis=1, how="all")
+    table.attrs["definitions"] = {name: said for name, said in DEFINITIONS.items() if name in table.columns}
     return table
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAILURES", "ReportEntry", "by_job", "by_run", "entries_of", "finished", "mean", "of_suites", "rows_of_report",
+    "table_of",
 ]  # fmt: skip
 
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
@@ -114,38 +117,27 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
     known = math.isfinite(row["low"]) and math.isfinite(row["high"])
     told = row["disturbances"].split(SEPARATOR)
     return ReportEntry(
-        job=row["job"],
-        base=row["base"],
-        seed_feed=row["seed_feed"],
-        loaded_rate=row["loaded_rate"],
         run=run,
         device=row["share"],
         rate=row["value"],
-        seed_rate=row["seed_rate"],
         unit=row["item"],
-        seed_unit=row["seed_unit"],
         scope="all" if row["share"] == "all" else "student",
-        copies=row["copies"],
         interval=(row["low"], row["high"]) if known else None,
         failure=failure,
-        message=row["message"],
         isolation=row["isolation"] or "unknown",
         flags=tuple(flag for flag in told if flag not in ("", MISSED)),
         missed=MISSED in told,
         conditions=conditions(row),
         path=Path(row["path"]),
-        kind=row["kind"],
-        repeat=row["repeat"],
-        seed=row["seed"],
-        hostname=row["hostname"],
-        driver=row["driver"],
-        system=row["system"],
-        started=row["started"],
         versions={name: row[name] for name in ("torch", "dnnsuite", "commit") if row[name]},
-        plan=row["plan"],
-        quality=row["quality"],
-        weight=row["weight"],
+        **{name: row[name] for name in _AS_IN_TABLE},
     )
+
+
+_AS_IN_TABLE = (
+    "job", "base", "seed_feed", "loaded_rate", "seed_rate", "seed_unit", "copies", "message", "kind", "repeat", "seed",
+    "hostname", "driver", "system", "started", "plan", "quality", "weight",
+)  # fmt: skip
 
 
 def _run_labels(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], str]:
@@ -184,15 +176,24 @@ def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 
 def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """Return the entries of each job, jobs by name."""
-    found: dict[str, list[ReportEntry]] = {}
-    for entry in entries:
-        found.setdefault(entry.job, []).append(entry)
-    return dict(sorted(found.items()))
+    return _by("job", entries)
 
 
-def by_run(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
+def by_run(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """Return the entries of each run of the suite."""
-    found: dict[str, list[ReportEntry]] = {}
-    for entry in entries:
-        found.setdefault(entry.run, []).append(entry)
-    return dict(sorted(found.items()))
+    return _by("run", entries)
+
+
+def _by(name: str, entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:
+    every = sorted(entries, key=attrgetter(name))
+    return {str(key): list(of_key) for key, of_key in groupby(every, attrgetter(name))}
+
+
+def table_of(rows: dict[str, Any], definitions: Mapping[str, str]) -> pd.DataFrame:
+    """Return a table with a row for each job, and with the definitions of its columns."""
+    import pandas as pd
+
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.index.name = "job"
+    table.attrs["definitions"] = dict(definitions)
+    return table

@@ -94,22 +94,19 @@ def _disturbed(report: SuiteReport) -> str:
 def _against(report: SuiteReport) -> pandas.DataFrame:
     """Unit, target, result, deviation and difference of each job, with what to make of them."""
     seed = report.seed
-    said = [
-        "not compared"
-        if job in report.uncompared
-        else "too few runs"
-        if math.isnan(row["sd"])
-        else "no target"
-        if math.isnan(row["diff"])
-        else "reached"
-        if row["diff"] >= 0
-        else "below"
-        for job, row in seed.iterrows()
-    ]
+    said = [_compared(str(job) in report.uncompared, row["sd"], row["diff"]) for job, row in seed.iterrows()]
     units = {entry.job: entry.seed_unit for entry in report.entries}
     table = seed.assign(verdict=said)
     table.insert(0, "unit", [units.get(str(job), "") for job in seed.index])
     return table
+
+
+def _compared(unlike: bool, sd: float, diff: float) -> str:
+    if unlike:
+        return "not compared"
+    return (
+        "too few runs" if math.isnan(sd) else "no target" if math.isnan(diff) else "reached" if diff >= 0 else "below"
+    )
 
 
 def chart(report: SuiteReport) -> str:

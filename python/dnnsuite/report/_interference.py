@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidArgument
 from ..results.intervals import half_width, mean
 from ..results.pool import refuse_unlike
-from ._entries import ReportEntry, by_job, by_run, entries_of, finished, rows_of_report
+from ._entries import ReportEntry, by_job, by_run, entries_of, finished, rows_of_report, table_of
 
 if TYPE_CHECKING:
     import pandas
@@ -56,10 +56,7 @@ def interference_table(alone: pandas.DataFrame, shared: pandas.DataFrame) -> pan
         )
     refuse_unlike(rows[rows["job"].isin(common)], ("job",), ignoring=("copies",))
     found = {job: _row(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
-    table = pandas.DataFrame.from_dict(found, orient="index")
-    table.index.name = "job"
-    table.attrs["definitions"] = DEFINITIONS
-    return table
+    return table_of(found, DEFINITIONS)
 
 
 def _row(alone: Sequence[ReportEntry], shared: Sequence[ReportEntry]) -> dict[str, object]:

@@ -114,39 +114,27 @@ class SuiteReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them; NaN is None."""
-        return {
-            "title": self.title,
-            "passed": self.passed,
-            "learned": self.learned,
-            "missed": self.missed,
-            "verdict": self.verdict,
-            "uncompared": self.uncompared,
-            "target": self.target,
-            "machine": self.machine,
-            "summary": _records(self.summary),
-            "definitions": dict(self.summary.attrs["definitions"]),
-            "devices": _records(self.devices),
-            "isolation": self.isolation,
+        score = self.score and {
+            **vars(self.score), "score": self.score.value, "price_per_point": self.score.price_per_point,
+        }  # fmt: skip
+        values: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_PARTS}
+        values |= {
+            "definitions": self.summary.attrs["definitions"],
             "failures": {kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()},
-            "seed_table": _records(self.seed),
-            "statistics": [_plain_values(vars(line)) for line in self.statistics],
-            "score_table": None if self.scored is None else _records(self.scored),
-            "score": None
-            if self.score is None
-            else _plain_values(
-                {**vars(self.score), "score": self.score.value, "price_per_point": self.score.price_per_point}
-            ),
-            "differing": self.differing,
-            "not_run": self.not_run,
-            "costs": None if self.costs is None else _records(self.costs),
+            "seed_table": self.seed,
+            "statistics": [vars(line) for line in self.statistics],
+            "score_table": self.scored,
+            "score": score,
             "currency": self.prices.currency,
-            "to_target": None if self.to_target is None else _records(self.to_target),
-            "interference": None if self.interference is None else _records(self.interference),
-            "notes": self.notes,
-            "problems": self.problems,
         }
+        found: dict[str, Any] = plain(values)
+        return found
 
 
+_PLAIN_PARTS = (
+    "title", "passed", "learned", "missed", "verdict", "uncompared", "target", "machine", "summary", "devices",
+    "isolation", "differing", "not_run", "costs", "to_target", "interference", "notes", "problems",
+)  # fmt: skip
 Report = SuiteReport  # its name in earlier versions
 
 
@@ -335,11 +323,8 @@ def described(entries: Sequence[ReportEntry]) -> dict[str, str]:
         values = {entry.conditions.get(name, UNKNOWN) for entry in entries}
         if len(values) == 1 and values != {UNKNOWN}:
             shared[name] = values.pop()
-    for name, found in (
-        ("host", {entry.hostname for entry in entries}),
-        ("driver", {entry.driver for entry in entries}),
-    ):
-        if known := sorted(found - {""}):
+    for name, attribute in (("host", "hostname"), ("driver", "driver")):
+        if known := sorted({getattr(entry, attribute) for entry in entries} - {""}):
             shared[name] = ", ".join(known)
     systems: dict[str, set[str]] = {}
     for part in {part for entry in entries for part in entry.system.split("; ")}:
@@ -380,16 +365,13 @@ _OF_JOBS = (
 
 def _differing(entries: Sequence[ReportEntry]) -> dict[str, dict[str, list[str]]]:
     """Conditions that jobs do not share and that a reader must know: the jobs of each value."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for name in _OF_JOBS:
-        values: dict[str, list[str]] = {}
-        for entry in finished(entries):
-            jobs = values.setdefault(entry.conditions.get(name, UNKNOWN), [])
-            if entry.job not in jobs:
-                jobs.append(entry.job)
-        if len(values) > 1:
-            found[name] = values
-    return found
+    found: dict[str, dict[str, dict[str, None]]] = {name: {} for name in _OF_JOBS}
+    for entry in finished(entries):
+        for name, values in found.items():
+            values.setdefault(entry.conditions.get(name, UNKNOWN), {})[entry.job] = None
+    return {
+        name: {value: list(jobs) for value, jobs in values.items()} for name, values in found.items() if len(values) > 1
+    }
 
 
 def _not_run(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> list[str]:
@@ -400,24 +382,17 @@ def _not_run(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> list[str
 
 
 def _failed(entry: ReportEntry) -> dict[str, str]:
-    return {
-        "job": entry.job,
-        "run": entry.run,
-        "device": entry.device,
-        "message": entry.message,
-        "path": str(entry.path),
-    }
+    own = {name: getattr(entry, name) for name in ("job", "run", "device", "message")}
+    return {**own, "path": str(entry.path)}
 
 
-def _records(table: pandas.DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): _plain(value) for key, value in row.items()} for row in table.reset_index().to_dict("records")]
-
-
-def _plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in values.items()}
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        value = value.item()
+def plain(value: Any) -> Any:
+    """Return values as JSON has them: of a table a list of rows, of a number that is not finite None."""
+    if hasattr(value, "reset_index"):
+        return plain(value.reset_index().to_dict("records"))
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..results.intervals import mean, of_rates
 from ._costs import machine_rate
-from ._entries import FAILURES, ReportEntry, by_job, by_run, finished
+from ._entries import FAILURES, ReportEntry, by_job, by_run, finished, table_of
 
 if TYPE_CHECKING:
     import pandas
@@ -32,13 +32,8 @@ DEFINITIONS = {
 
 def summary_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
     """One row per job, with the columns of `DEFINITIONS` and unit, isolation; rates in the job's own unit."""
-    import pandas
-
     rows = {job: _row(of_job) for job, of_job in by_job(entries).items()}
-    table = pandas.DataFrame.from_dict(rows, orient="index")
-    table.index.name = "job"
-    table.attrs["definitions"] = DEFINITIONS
-    return table
+    return table_of(rows, DEFINITIONS)
 
 
 def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
@@ -116,15 +111,12 @@ def _devices(measured: Sequence[ReportEntry]) -> dict[str, float]:
 
 def device_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
     """Jobs x devices: each device's mean rate over that of the job's fastest device; jobs with one device left out."""
-    import pandas
-
     rows = {}
     for job, of_job in by_job(finished(entries)).items():
         devices = _devices([entry for entry in of_job if entry.scope == "student"])
         if len(devices) > 1:
             rows[job] = {device: rate / max(devices.values()) for device, rate in devices.items()}
-    table = pandas.DataFrame.from_dict(rows, orient="index")
-    table.index.name = "job"
+    table = table_of(rows, {})
     return table.reindex(sorted(table.columns, key=lambda device: (len(device), device)), axis=1)
 
 

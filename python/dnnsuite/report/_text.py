@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._runs.words import printable
-from .._shown import number, percent, ratio
+from .._shown import aligned, markdown_rows, number, percent, ratio
 from ._entries import ReportEntry
 from ._report import SuiteReport
 from ._score import Score, Statistic
@@ -26,34 +26,16 @@ def _spread(value: float) -> str:
     return f"{value:.2f} %" if math.isfinite(value) else "-"
 
 
-FORMATS: dict[str, Callable[[Any], str]] = {
-    "rate_per_s": number,
-    "low_per_s": number,
-    "high_per_s": number,
-    "alone_per_s": number,
-    "shared_per_s": number,
-    "between_runs_pct": _spread,
-    "between_devices_pct": _spread,
-    "target": number,
-    "mean": number,
-    "sd": number,
-    "perf": ratio,
-    "perf_tgt": ratio,
-    "sd%": _fraction,
-    "sd%_tgt": _fraction,
-    "slowdown": ratio,
-    "low": ratio,
-    "high": ratio,
-    "machine_gain": ratio,
-    "machine_per_s": number,
-    "with_loader_per_s": number,
-    "cost_per_million": number,
-    "joules_per_item": number,
-    "result": number,
-    "diff": lambda value: percent(100 * value, signed=True),
-    "perf_pass": lambda ok: "PASS" if ok else "FAIL",
-    "sd%_pass": lambda ok: "PASS" if ok else "FAIL",
+_SAME_FORMAT: dict[Callable[[Any], str], str] = {
+    number: "rate_per_s low_per_s high_per_s alone_per_s shared_per_s target mean sd machine_per_s with_loader_per_s"
+    " cost_per_million joules_per_item result",
+    ratio: "perf perf_tgt slowdown low high machine_gain",
+    _spread: "between_runs_pct between_devices_pct",
+    _fraction: "sd% sd%_tgt",
+    lambda value: percent(100 * value, signed=True): "diff",
+    lambda ok: "PASS" if ok else "FAIL": "perf_pass sd%_pass",
 }
+FORMATS = {name: form for form, names in _SAME_FORMAT.items() for name in names.split()}
 
 
 def shown(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -67,20 +49,12 @@ def shown(table: pandas.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 def _plain_table(table: pandas.DataFrame) -> str:
     head, rows = shown(table)
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in [head, *rows]
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(aligned([head, *rows]))
 
 
 def _markdown_table(table: pandas.DataFrame) -> str:
     head, rows = shown(table)
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, rule, *rows])
+    return "\n".join(markdown_rows([head, ["---", *["---:"] * (len(head) - 1)], *rows]))
 
 
 def _statistics(report: SuiteReport) -> str:
@@ -151,42 +125,36 @@ def _score_lines(score: Score) -> list[str]:
 
 def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> list[tuple[str, str]]:
     """Title and body of each part after the original's."""
-    found = [("Rates", table(report.summary))]
-    if report.learned:
-        found.append(("Learned, on held-out data", "\n".join(f"{job}: {said}" for job, said in report.learned.items())))
-    if len(report.devices):
-        found.append(("Devices, as shares of the fastest", table(report.devices.map(_fraction))))
-    if report.score is not None:
-        found.append(("Score", style_score(report)))
-    if report.to_target is not None:
-        found.append(("Training to a target", table(report.to_target)))
-    if report.interference is not None:
-        found.append(("What sharing costs", table(report.interference)))
-    if report.costs is not None:
-        found.append((f"Cost and energy {report.prices.currency}".strip(), table(report.costs)))
-    if report.not_run:
-        found.append(("Not run", ", ".join(report.not_run)))
+    parts: list[tuple[str, Any]] = [
+        ("Rates", report.summary),
+        ("Learned, on held-out data", "\n".join(f"{job}: {said}" for job, said in report.learned.items())),
+        ("Devices, as shares of the fastest", report.devices.map(_fraction) if len(report.devices) else None),
+        ("Score", style_score(report) if report.score is not None else None),
+        ("Training to a target", report.to_target),
+        ("What sharing costs", report.interference),
+        (f"Cost and energy {report.prices.currency}".strip(), report.costs),
+        ("Not run", ", ".join(report.not_run)),
+    ]
     failed = [
         f"{kind}: {where(entry)}: {entry.message} ({entry.path})"
         for kind, entries in report.failures.items()
         for entry in entries
     ]
-    found.append(("Failures", "\n".join(failed) or "none"))
-    obtained = ", ".join(f"{level} {count}" for level, count in report.isolation.items())
-    found.append(("Isolation obtained", obtained))
     facts = [f"{name}: {value}" for name, value in report.machine.items()]
     facts += [
         f"{name} differs between jobs: " + "; ".join(f"{value} ({', '.join(jobs)})" for value, jobs in values.items())
         for name, values in report.differing.items()
     ]
-    found.append(("Machine and conditions", "\n".join(facts)))
-    if report.notes:
-        found.append(("Notes", "\n".join(report.notes)))
-    if report.problems:
-        found.append(("Damaged records, left out", "\n".join(report.problems)))
-    defined = definitions(report).items()
-    found.append(("Definitions", "\n".join(f"{name}: {meaning}" for name, meaning in defined)))
-    return found
+    parts += [
+        ("Failures", "\n".join(failed) or "none"),
+        ("Isolation obtained", ", ".join(f"{level} {count}" for level, count in report.isolation.items())),
+        ("Machine and conditions", "\n".join(facts)),
+        ("Notes", "\n".join(report.notes)),
+        ("Damaged records, left out", "\n".join(report.problems)),
+        ("Definitions", "\n".join(f"{name}: {meaning}" for name, meaning in definitions(report).items())),
+    ]
+    shown_parts = [(title, body if isinstance(body, str | None) else table(body)) for title, body in parts]
+    return [(title, body) for title, body in shown_parts if body]
 
 
 def definitions(report: SuiteReport) -> dict[str, str]:

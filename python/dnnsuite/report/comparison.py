@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._runs.words import printable
-from .._shown import interval, percent, rate
+from .._shown import aligned, interval, markdown_rows, percent, rate
 from ..errors import InvalidArgument, did_you_mean
 from ..results.comparison import VERDICTS, Compared, overall
 
@@ -60,15 +60,8 @@ def comparison_text(points: Sequence[Compared], names: tuple[str, str], failing:
         names: names of the baseline and of the candidate.
         failing: conditions on which the comparison fails.
     """
-    rows = [list(_HEAD), *(_cells(point) for point in points)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    lines = [
-        "  ".join(
-            cell.ljust(w) if i in (0, 6) else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    said = [f"baseline   {names[0]}", f"candidate  {names[1]}", "", *(line.rstrip() for line in lines), ""]
+    table = aligned([_HEAD, *map(_cells, points)], left=(0, 6))
+    said = [f"baseline   {names[0]}", f"candidate  {names[1]}", "", *table, ""]
     return printable("\n".join([*said, *_remarks(points, failing)])) + "\n"
 
 
@@ -86,8 +79,7 @@ def comparison_markdown(points: Sequence[Compared], names: tuple[str, str], fail
     rows = sorted(points, key=lambda point: order.get(point.verdict, len(order)))
     bad = [point for point in points if any(each.meets(point) for each in failing)]
     title = f"### Speed: {_summary(points)}"
-    cells = [_HEAD, ("---", *["---:"] * 5, "---"), *(_cells(point) for point in rows)]
-    table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]
+    table = markdown_rows([_HEAD, ("---", *["---:"] * 5, "---"), *map(_cells, rows)])
     verdict = [f"**{len(bad)} {'points fail' if len(bad) > 1 else 'point fails'} the check.**", ""] if bad else []
     about = [f"baseline `{names[0]}`, candidate `{names[1]}`", ""]
     remarks = [f"- {line}" for line in _remarks(points, failing)]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import plots
 from .._runs.words import printable
-from .._shown import interval, number, rate
+from .._shown import aligned, interval, number, rate
 from ..errors import InvalidArgument
 from ..results.comparison import Compared, overall
 from ..results.intervals import weighted_mean
 from ._costs import Costs, gpu_watts, per_million
 from ._entries import entries_of, finished, rows_of_report
-from ._report import described
+from ._report import described, plain
 from .comparison import weighted
 
 if TYPE_CHECKING:
@@ -58,22 +58,15 @@ class Machines:
             for job, row in self.table.iterrows()
         ]
         rows.append(["geometric mean", "", "", *(f"{self.means[name]:.3f}" for name in known)])
-        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        sides = [str.ljust, *[str.rjust] * (len(head) - 1)]
-        lines = [
-            "  ".join(side(cell, width) for side, cell, width in zip(sides, row, widths, strict=True))
-            for row in [head, *rows]
-        ]
-        return printable("\n".join(["", f"A  {self.names[0]}", f"B  {self.names[1]}", "", *lines])) + "\n"
+        return (
+            printable("\n".join(["", f"A  {self.names[0]}", f"B  {self.names[1]}", "", *aligned([head, *rows])])) + "\n"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as JSON has them; NaN is None."""
-        rows = self.table.reset_index().to_dict("records")
-        return {
-            "names": list(self.names), "systems": list(self.systems), "currency": self.currency,
-            "means": _plain(self.means),
-            "jobs": [_plain({str(name): value for name, value in row.items()}) for row in rows],
-        }  # fmt: skip
+        names = ("names", "systems", "currency", "means")
+        found: dict[str, Any] = plain({**{name: getattr(self, name) for name in names}, "jobs": self.table})
+        return found
 
     def html(self) -> str:
         """Return one page that needs nothing else: both machines, the decisive numbers, each job, a figure."""
@@ -175,9 +168,3 @@ def _two(flag: str, given: str | None) -> list[float | None]:
             f"{flag} {given}: expected two numbers, for the baseline and the candidate, for example 2.1,3.4"
         ) from None
     return [first, second]
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
-    }

@@ -202,7 +202,7 @@ def _rows(path: Path, needed: tuple[str, ...]) -> list[tuple[int, Mapping[str, s
     for line, row in rows:
         if (first := lines.setdefault(row["bench"], line)) != line:
             raise InvalidArgument(
-                f"{path}, line {line}: {row['bench']} stands in line {first} already; one row for each job"
+                f"{path}, line {line}: {row['bench']} is already in line {first}; there may be one row per job"
             )
     return rows
 

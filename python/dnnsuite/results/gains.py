@@ -29,6 +29,8 @@ def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = 
     runs that took turns, else geometric means over repeats, with 95 % intervals. NaN where nothing was measured.
 
     Args:
+        table: runs, from :func:`dnnsuite.results.load`.
+        allow_unlike: pool runs of different machines or jobs.
         metric: rates to divide; `PER_CPU_SECOND` are those that busy neighbours change little.
 
     Raises:

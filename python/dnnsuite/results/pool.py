@@ -189,7 +189,7 @@ def odd_copies(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def without_odd(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Leave the jobs out of which the copies of one run differ; returns a note on each."""
+    """Leave out the jobs whose copies differ within one run; return a note on each."""
     odd = odd_copies(table[table["mode"] == "shares"])
     return table[~table["job"].isin(odd)], [f"{job} is left out: {'; '.join(why)}" for job, why in odd.items()]
 

@@ -25,7 +25,7 @@ _NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
-    """Return a key that sorts modes as HFTA lists them, unknown ones by name after those, and fp32 first."""
+    """Return a key that sorts modes in HFTA's order, unknown ones last by name, and fp32 before other precisions."""
     return (MODES.index(mode) if mode in MODES else len(MODES), mode, precision != "fp32", precision)
 
 
@@ -192,7 +192,11 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     and `:state` where the runs note something of the machine.
 
     Unlike there, only Bs that were measured have values; nothing between them is interpolated. With several jobs, names
-    begin with `{job}:`; the runs of several plans are numbered through.
+    begin with `{job}:`; the runs of several plans are numbered consecutively.
+
+    Args:
+        table: runs, from :func:`dnnsuite.results.load`; values are items per second.
+        allow_unlike: pool runs of different machines or jobs.
 
     Raises:
         UnlikeRuns: the runs must not be pooled; see :func:`summarize`.

@@ -148,7 +148,13 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
-    """Write a table as CSV, whole or not at all; one of results has a checksum in each line, which is compared."""
+    """Write a table as CSV, whole or not at all. A table of results gets a checksum in each line.
+
+    Args:
+        table: any table; one of :func:`dnnsuite.results.load` can be read back.
+        path: file to write.
+        index: also write the table's index, as the first column.
+    """
     text = table.to_csv(index=index)
     if set(LEAST) <= set(table.columns):
         lines = list(csv.reader(io.StringIO(text)))

@@ -85,7 +85,7 @@ def measure_pairs(
     *,
     synchronize: Callable[[], object] | None = None,
 ) -> tuple[list[float], list[float]]:
-    """Time two functions in turns, in the order of :func:`abba`, for :func:`compare`.
+    """Time two functions alternately, in the order of :func:`abba`, for :func:`compare`.
 
     Args:
         baseline, candidate: functions to time.

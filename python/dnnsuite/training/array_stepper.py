@@ -54,7 +54,7 @@ class _Member:
         return {"param_groups": groups, "schedule": self.schedule.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from :meth:`state`."""
+        """Continue from :meth:`state`."""
         self.optimizer.load_state_dict({"state": {}, "param_groups": state["param_groups"]})
         self.schedule.load_state_dict(state["schedule"])
 
@@ -212,7 +212,7 @@ class ArrayStepper:
         }
 
     def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
-        """Go on from :meth:`state`, of as many models; `losses` as for one model."""
+        """Continue from :meth:`state`, of as many models; `losses` as for one model."""
         self.model.load_state_dict(state["model"])
         self.scaler.load_state_dict(state["scaler"])
         nn.set_rng_state(self.model, state["streams"])

@@ -19,7 +19,7 @@ from .._files import write_text
 from .._runs.device import choose_device
 from .._runs.failures import classify
 from .._runs.neighbours import all_cores, free_cores
-from .._runs.turns import FEWEST_PAIRS, Goal, Known, Rounds
+from .._runs.turns import FEWEST_PAIRS, Block, Goal, Known, Rounds
 from .._runs.turns_here import take_turns_here
 from .._shown import interval, number, ratio
 from .._torch_threads import torch_threads
@@ -36,6 +36,7 @@ from .stepper import Stepper
 __all__ = ["LADDER_FILE", "RUNGS", "Rung", "Rungs", "climb", "of_configuration", "of_job", "save_ladder", "table"]
 
 Rungs = Callable[[str, Mapping[str, bool], str], Experiment]
+Blocks = Mapping[str, Sequence[Any]]  # of each rung, for each round [iterations per second, what disturbed it], or None
 
 LADDER_FILE = "ladder.csv"
 # Each adds one key to those before it.
@@ -140,6 +141,8 @@ def climb(
     rounds: int = 10,
     steps: int = 10,
     tell: Callable[[str], None] = lambda text: None,
+    before: Blocks | None = None,
+    keep: Callable[[Blocks], None] = lambda blocks: None,
 ) -> list[Rung]:
     """Measure the rungs on one device, interleaved, so that a drift of the machine affects all of them.
 
@@ -149,6 +152,8 @@ def climb(
         rounds: measurements of each rung.
         steps: iterations of one.
         tell: function that is called with a line about each rung as it begins.
+        before: rounds of a measurement that was interrupted, as `keep` got them; it continues there.
+        keep: function that is called after each round with all rounds so far, as plain values.
 
     Raises:
         InvalidArgument: an unknown rung, or too few rounds.
@@ -170,11 +175,14 @@ def climb(
         if ready:
             cores = free_cores() if kind == "cpu" else all_cores()
             with torch_threads(min(torch.get_num_threads(), len(cores.cpus))) if cores.shared else nullcontext():
+                goal = Goal(rounds=rounds, floor=0.0)
                 found = take_turns_here(
-                    {rung.name: climbers[rung.name].steps for rung in ready}, Goal(rounds=rounds, floor=0.0),
-                    ready[0].name, cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
-                    by_cpu_time=cores.by_cpu_time, steps=steps, tell=lambda done: tell(_so_far(done, rounds)),
+                    {rung.name: climbers[rung.name].steps for rung in ready}, goal, ready[0].name,
+                    cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
+                    by_cpu_time=cores.by_cpu_time, steps=steps, into=_continued(before or {}, ready, goal),
+                    tell=lambda done: _note(done, rounds, tell, keep),
                 ).rounds  # fmt: skip
+                keep(_plain(found))
             _judge(ready, found, experiment.batch_size)
         for rung in ready:
             rung.phases_ms = climbers[rung.name].phases_ms()
@@ -183,8 +191,23 @@ def climb(
     return made
 
 
-def _so_far(found: Rounds[str], rounds: int) -> str:
-    return f"round {max(map(len, found.blocks.values()))} of {rounds}"
+def _note(found: Rounds[str], rounds: int, tell: Callable[[str], None], keep: Callable[[Blocks], None]) -> None:
+    keep(_plain(found))
+    tell(f"round {max(map(len, found.blocks.values()))} of {rounds}")
+
+
+def _plain(found: Rounds[str]) -> Blocks:
+    """Return the blocks as plain values."""
+    return {
+        name: [block and [block.rate, block.disturbed] for block in blocks] for name, blocks in found.blocks.items()
+    }
+
+
+def _continued(before: Blocks, ready: Sequence[Rung], goal: Goal) -> Rounds[str]:
+    """Return the rounds so far of the rungs that are measured."""
+    own = {rung.name: [block and Block(*block) for block in before.get(rung.name, ())] for rung in ready}
+    done = max(map(len, own.values()))
+    return Rounds(ready[0].name, goal, {name: [*found, *[None] * (done - len(found))] for name, found in own.items()})
 
 
 def _check(rungs: Sequence[str], rounds: int, steps: int) -> None:
@@ -194,7 +217,7 @@ def _check(rungs: Sequence[str], rounds: int, steps: int) -> None:
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < FEWEST_PAIRS or steps < 1:
-        raise InvalidArgument(f"rounds={rounds}, steps={steps}: at least {FEWEST_PAIRS} rounds of 1 step")
+        raise InvalidArgument(f"{rounds} rounds (--repeats) of {steps} steps: at least {FEWEST_PAIRS} of 1 are needed")
 
 
 def _keys(rungs: Sequence[str]) -> list[dict[str, bool]]:

@@ -324,7 +324,7 @@ class Loop:
         self._lose(dict.fromkeys(bad, f"a parameter is NaN or infinite after step {self.at.step}"))
 
     def resume(self, path: Path, state: State, allowed: Sequence[str] = ()) -> None:
-        """Go on where a checkpoint was written.
+        """Continue where a checkpoint was written.
 
         Raises:
             BadCheckpoint: it is of another model. InvalidArgument: other settings than those `allowed` differ.

@@ -109,7 +109,7 @@ class Processes:
         return found
 
     def refuse_lost(self, error: RuntimeError, checkpoint: Path) -> None:
-        """Raise Error if `error` came of another process that is gone, as with its node.
+        """Raise Error if `error` was caused by another process that is gone, for example with its node.
 
         Args:
             checkpoint: checkpoint to resume from, for the message.

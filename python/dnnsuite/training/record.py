@@ -192,7 +192,7 @@ def _metrics(
             Metric("throughput", value, f"{experiment.data.item}/s", between.low, between.high, definition=what)
         )
     if speedup is not None:
-        what = "items per second of the array over those of one of its models alone, measured after epochs in turns"
+        what = "items per second of the array over those of one of its models alone, measured alternately after epochs"
         found.append(Metric("speedup", speedup.value, "×", speedup.low, speedup.high, definition=what))
     if not history:
         return found

@@ -104,7 +104,7 @@ class Saver:
             save_checkpoint(self._folder / BEST, state)
 
     def load(self, path: Path, state: State, allowed: Sequence[str] = ()) -> tuple[Position, list[list[float]]]:
-        """Go on where a checkpoint was written: (place, totals of each model).
+        """Continue where a checkpoint was written: (place, totals of each model).
 
         Raises:
             BadCheckpoint: it is of another model. InvalidArgument: other settings than those `allowed` differ.

@@ -16,7 +16,7 @@ __all__ = ["PerEpoch", "Schedule", "SteppedWarmup", "WarmupPlateau", "tbd_pytorc
 
 
 class Schedule(Protocol):
-    """Schedule that sets the learning rates of an optimizer as a run goes on. Epochs and steps count from 0."""
+    """Schedule that sets the learning rates of an optimizer during a run. Epochs and steps count from 0."""
 
     def begin_epoch(self, epoch: int) -> None:
         """Set the rates of an epoch; called before its first step."""
@@ -31,11 +31,11 @@ class Schedule(Protocol):
         """Return the numbers and texts that :meth:`load_state_dict` takes."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`; the optimizer's own state has the learning rates."""
+        """Continue from `state`; the learning rates are in the optimizer's own state."""
 
 
 class WarmupPlateau:
-    """SC20's: epoch e of the first `warmup_epochs` has lr·(e+1)/warmup_epochs, the others follow the validation loss.
+    """SC20's schedule: lr·(e+1)/warmup_epochs in epoch e of the first ones, later ones follow the validation loss.
 
     Args:
         optimizer: its groups have the learning rates after warm-up.

@@ -182,7 +182,7 @@ class Stepper:
         return {"model": whole(found) if self._experiment.shard else found}
 
     def load(self, state: dict[str, Any], losses: Mapping[int, Sequence[float]] | None = None) -> None:
-        """Go on from :meth:`state`.
+        """Continue from :meth:`state`.
 
         Args:
             losses: validation losses of the epochs so far, by model: given where optimizer or schedule are others than

@@ -81,7 +81,7 @@ class Tally:
         return self.means([now - then for now, then in zip(self.totals[0], before[0], strict=True)])
 
     def keep(self, slots: Sequence[int]) -> None:
-        """Go on with these models only; everything must be collected."""
+        """Continue with these models only; everything must be collected."""
         self.totals = [self.totals[slot] for slot in slots]
 
     def means(self, totals: Sequence[float]) -> dict[str, float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The machine's load while a run trains: `monitor.csv`, which goes on where a resumed run's ended."""
+"""The machine's load while a run trains: `monitor.csv`, which a resumed run continues."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class Arrays:
         return []
 
     def _lost(self, group: Any, trials: Sequence[Trial], error: Exception) -> list[Outcome]:
-        """Go on after an array failed: half as wide if memory ran out, else with each alone until past this epoch."""
+        """Continue after an array failed: half as wide if memory ran out, else each alone until past this epoch."""
         array = self._held.pop(group, None)
         members = {id(trial): trial for trial in (*(array.trials if array else ()), *trials)}
         if array is not None:

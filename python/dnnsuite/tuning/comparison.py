@@ -137,7 +137,7 @@ def compare(
     unavailable: Mapping[str, str],
     exact: bool = True,
 ) -> Comparison:
-    """Run a search in each mode, in turns, `repeats` times.
+    """Run a search in each mode, interleaved, `repeats` times.
 
     Args:
         run: (mode, repeat, directory, whether to resume) → the sweep.

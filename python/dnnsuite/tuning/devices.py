@@ -3,7 +3,7 @@
 
 The processes are those of a shared sweep (`shared.py`): each plays the whole search and claims trials. The caller's own
 process claims none. It hears what they find, as each of them does of the others, shows the progress, calls the
-callbacks, and returns the whole sweep. A process is started anew and not forked: a fork would survive neither CUDA nor
+callbacks, and returns the whole sweep. A process is started fresh, not forked: a fork would survive neither CUDA nor
 OpenMP's threads. So what the caller gave is packed, functions of a notebook or a script by their code.
 """
 

@@ -182,7 +182,7 @@ def _refuse_arrays(source: Any) -> None:
 
 
 def _refuse_read_once(source: Any) -> None:
-    """Refuse a generator, or another iterator: each epoch of each array reads the data anew."""
+    """Refuse a generator, or another iterator: each epoch of each array reads the data again."""
     if isinstance(source, Iterator):
         raise InvalidArgument(
             f"the data are a {type(source).__name__}, which can be read once: give a DataLoader, or of a list of "

@@ -30,7 +30,7 @@ TOGETHER_S = 2.0  # that results may wait to be written together, if the process
 
 
 class SharedStore(Store):
-    """The directory of a sweep, written by several processes in turns."""
+    """The directory of a sweep, which several processes write in turn."""
 
     def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool, worker: str) -> None:
         self._worker = worker.rsplit(":", 1)[-1]

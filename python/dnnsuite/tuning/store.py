@@ -81,7 +81,7 @@ class Store:
         if next(self.folder.runs.glob(f"trial-*/{RUN_FILE}"), None) is not None:
             raise InvalidArgument(
                 f"{self.folder.root} is of an earlier version, which kept its trials in another form: results.load "
-                "reads it, and to go on, sweep again with another out"
+                "reads it; to continue, start a new sweep with another out"
             )
         self.folder.identify(*asked)
         self.changed = self.folder.changed

@@ -132,6 +132,12 @@ def _pair(batch: tuple[Any, ...]) -> tuple[Any, Any]:
 
 def _criterion(output: Any, y: Any) -> torch.Tensor:
     if y.is_floating_point():
+        if output.shape != y.shape:
+            raise InvalidArgument(
+                f"targets that are no whole numbers are compared by mse_loss, and {list(y.shape)} do not have the "
+                f"shape of the outputs, {list(output.shape)}: for classes give targets.long(), else "
+                "loss=function(model, x, y)"
+            )
         return torch.nn.functional.mse_loss(output, y)
     return torch.nn.functional.cross_entropy(output, y)
 

@@ -75,7 +75,7 @@ class Trial:
         return self.config_at(self.best[1]) if self.best[1] else self.config
 
     def take_over(self, source: int, config: Mapping[str, Any]) -> None:
-        """Go on from the state of trial `source`, with another configuration."""
+        """Continue from the state of trial `source`, with another configuration."""
         self.earlier.append((self.epoch, self.config))
         self.config = dict(config)
         self.inherited.append((self.epoch, source))

@@ -7,15 +7,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import host
-from .._runs.shares import Share, shares_of
 from ..errors import InvalidArgument
-from ..profiler.monitor import check_monitor
 from . import modes
 from .common_settings import PRESETS, CommonSettings, at_least, one_of, positive, resolve_common
 from .partial import is_partial, number_of
+
+if TYPE_CHECKING:
+    from .._runs.shares import Share
 
 __all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
@@ -84,6 +85,8 @@ def resolve(job: str, asked: Mapping[str, Any]) -> WorkflowSettings:
         InvalidArgument: a value is refused; the message lists what is accepted.
         Unavailable: the device asked for is not here.
     """
+    from ..profiler.monitor import check_monitor
+
     given = {name: value for name, value in asked.items() if value is not None}
     shares = _shares(given)
     kind, preset, common = resolve_common(job, given, _DEFAULTS)
@@ -125,6 +128,8 @@ def _shares(given: dict[str, Any]) -> list[Share]:
         return []
     if given.get("device", "auto") != "auto":
         raise InvalidArgument(f"--device {given['device']} beside --devices: give one of them")
+    from .._runs.shares import shares_of
+
     shares = shares_of(given["devices"], given.get("threads", host.num_cpus()))
     given["device"] = shares[0].device
     kinds = {gpu.name for gpu in host.gpus()} if shares[0].device == "cuda" else set()

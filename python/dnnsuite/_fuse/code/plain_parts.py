@@ -229,7 +229,7 @@ class Buffers:
                 raise Refused(
                     f"the forward gives its buffer {self.name} another size in place, {list(value.shape)} for "
                     f"{list(size or ())}, which lies beside those of other models in an array: call each model once "
-                    f"before fuse, or assign a new tensor (self.{self.name} = ...); make the array anew"
+                    f"before fuse, or assign a new tensor (self.{self.name} = ...); then make a new array"
                 )
 
 

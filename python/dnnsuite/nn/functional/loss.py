@@ -7,6 +7,8 @@ have batches of different sizes: pad the shorter ones with samples of weight 0 (
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -121,6 +123,12 @@ def _class_last(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, torch.Si
         raise InvalidArgument(
             f"an input of {list(input.shape)} (class last) needs class indices {list(shape)}; got "
             f"{list(target.shape)}; what all models share is dnnsuite.stack(target, B={len(input)})"
+        )
+    if input.dim() == 2 and not soft and len(input) > 1 and input.requires_grad:
+        warnings.warn(
+            f"each of {len(input)} models has a loss of one sample without a batch dimension; if these are "
+            f"{len(input)} samples for all models, give the array dnnsuite.stack(x, B={len(input)})",
+            stacklevel=1,  # a line of the caller's would be noted in a variable of the caller's module
         )
     if input.dim() == 3:  # rows already: a view would have a gradient of its own
         return input, target, shape

@@ -59,7 +59,7 @@ class ChainedScheduler(_Combined):
             one._move(moving, False, restart)
 
     def select(self, indices: Sequence[int | None], schedulers: Sequence[Mapping[str, Any]] = (), **fresh: Any) -> None:
-        """Choose models, as `LRScheduler.select`; `schedulers` are the fresh models' arguments of each schedule."""
+        """Keep some models, like `LRScheduler.select`; `schedulers` are a fresh model's arguments, by schedule."""
         parts = self._parts(indices, schedulers)
         chosen = check_indices(indices, len(self.last_epoch))
         for one, part in zip(self._schedulers, parts, strict=True):
@@ -107,8 +107,8 @@ class SequentialLR(_Combined):
         milestones: Sequence[float] | None = None,
         **fresh: Any,
     ) -> None:
-        """Choose models, as `LRScheduler.select`. A fresh model begins with the first schedule; `schedulers` are its
-        arguments of each schedule, and `milestones` its milestones where models have different ones."""
+        """Keep some models, like `LRScheduler.select`. A fresh model begins with the first schedule; `schedulers` are
+        its arguments of each schedule, and `milestones` its milestones where models have different ones."""
         parts = self._parts(indices, schedulers)
         chosen = check_indices(indices, len(self.last_epoch))
         steps = self._fresh_milestones(milestones) if None in chosen else []

@@ -49,7 +49,7 @@ class LambdaLR(LRScheduler):
         return self.base_lrs[place] * self._factors(place, epoch)
 
     def select(self, indices: Sequence[int | None], functions: Sequence[Function] = (), **fresh: Any) -> None:
-        """Choose models, as `LRScheduler.select`; `functions` are the fresh models' where each model has its own."""
+        """Keep some models, like `LRScheduler.select`; `functions` are the fresh models', if each has its own."""
         before = self.lr_lambdas
         B = len(self.last_epoch)
         if any(isinstance(one, tuple) for one in before) and len(functions) != list(indices).count(None):

@@ -113,7 +113,7 @@ class OpsInstrument(Instrument):
             )
 
     def start(self) -> None:
-        """Open a window. If the program's torch.profiler is recording, it goes on and this one gives way."""
+        """Open a window. If the program's torch.profiler is recording, it keeps recording and this one gives way."""
         import torch
 
         from ..._torch import all_threads_config, profiler_recording

@@ -98,7 +98,7 @@ class FeatureMaps:
         self._lock = threading.Lock()
 
     def exclude(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Leave the storages of `tensors` out."""
+        """Exclude the storages of `tensors`."""
         self._weights.update(tensor.untyped_storage()._cdata for tensor in tensors)
 
     def enter(self) -> bool:
