@@ -160,6 +160,7 @@ def _torch_state() -> tuple[Any, ...]:
         torch.get_default_dtype(),
         torch.get_default_device(),
         torch.are_deterministic_algorithms_enabled(),
+        torch.is_grad_enabled(),
     )
 
 
