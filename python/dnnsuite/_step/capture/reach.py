@@ -67,7 +67,8 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
-        self._looked_into: set[int] = set()  # modules that are being looked into
+        self._modules: dict[int, types.ModuleType] = {}  # that were looked into
+        self._looked_into: set[int] = set()  # those of them that are being looked into
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -105,6 +106,10 @@ class Reach:
                 self._scope.names = names
             if not _ENVIRONMENT.isdisjoint(self.names):
                 self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
+            self._looked_into.add(0)  # each once
+            for module in list(self._modules.values()):
+                self._inside(module)
+            self._looked_into.clear()
             for reader in self.readers[:]:
                 self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
@@ -145,6 +150,8 @@ class Reach:
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         if issubclass(kind, torch.nn.Module):
             self.bindings.add_forward(kind)
+            if issubclass(kind, ArrayModule) and isinstance(vars(kind).get("torch_class"), type):
+                self.bindings.add_forward(kind.torch_class)
             for module, name in functions_of_layers(kind):
                 self._of_package(module, name)
         for base in users:
@@ -219,10 +226,14 @@ class Reach:
             return
         outermost = not self._looked_into
         self._looked_into.add(id(value))  # modules hold each other
+        self._modules[id(value)] = value
         users = _users_module(value)
+        names = self.names | self._strings
+        if users and self._any_name:
+            names |= {name for name, held in vars(value).items() if name[:2] != "__" and not isinstance(held, _CODE)}
         if value.__name__.startswith(torch.backends.__name__):
             self._settings(value, value.__name__)
-        for name in sorted(self.names & vars(value).keys()):
+        for name in sorted(names & vars(value).keys()):
             part = vars(value)[name]
             if isinstance(part, types.ModuleType):
                 self.bindings.add(value, vars(value), name)
