@@ -182,7 +182,7 @@ class StepRunner(NotCopied):
         self._stale = ""  # why a recording was found to be so
         self._eager = ""  # the mode of steps that cannot be captured
         self._scripts = Scripts()
-        self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
+        self._known = Recordings(shared=all(one is None for one in self._scalers))
 
     def _set_up(self, array: torch.nn.Module, optimizers: Each, before: ShardWidths | None) -> None:
         """Choose a width for `array`, after that of `before`, deal it out and start the threads, or change nothing."""

@@ -188,34 +188,6 @@ def _outline(made: PlacedScript) -> list[Any]:
     return [*lines, name(repeats.slot(made.plan.losses))]
 
 
-class Outlines:
-    """Outlines of the steps proven in this process by any runner, latest last, each with its code. They hold no
-    tensors: a step that uses tensors without a role is known to its own runner only.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: list[tuple[Any, list[Any]]] = []
-
-    def keep(self, code: Any, outline: list[Any]) -> None:
-        """Keep an outline of the step of `code`."""
-        with self._lock:
-            self._known = [*(one for one in self._known if one != (code, outline)), (code, outline)][-_MOST:]
-
-    def discard(self, code: Any) -> None:
-        """Forget the outlines of the steps of a loss function with this code."""
-        with self._lock:
-            self._known = [one for one in self._known if one[0][0] != code]
-
-    def has(self, code: Any, outline: list[Any]) -> bool:
-        """Return True if a step of `code` with this outline was proven."""
-        with self._lock:
-            return (code, outline) in self._known
-
-
-OUTLINES = Outlines()
-
-
 class SharedRecordings:
     """Recordings of this process, by whatever runner, the latest last: equal code on tensors of equal layouts is the
     same step. Those with tensors that have no role are known to their own runner alone."""
@@ -269,29 +241,12 @@ def _is_own(value: Any, era: object) -> bool:
     return False
 
 
-def code_of(function: Any) -> Any:
-    """Describe a loss function, or each of several, so that equal descriptions compute the same; the object itself if
-    it has state."""
-    if type(function) is tuple:
-        return tuple(map(code_of, function))
-    if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
-        defaults = function.__defaults__, function.__kwdefaults__
-        if not any(defaults):
-            return function.__code__, id(function.__globals__)
-    try:
-        return weakref.ref(function)
-    except TypeError:
-        return object()
-
-
 class Recordings:
     """Proven recordings, and the shards that are recording others: one shard records for all that are alike."""
 
-    def __init__(self, function: Any = None, shared: bool = False) -> None:
-        """`function` computes the losses, or each of several in turn. `shared`: facts tell all that a step depends on,
-        for other runners, too."""
+    def __init__(self, shared: bool = False) -> None:
+        """`shared`: facts tell all that a step depends on, for other runners, too."""
         self._lock, self._shared = threading.Lock(), shared
-        self._code = code_of(function)
         self.era = object()
         self._proven: list[Proven] = []
         self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
@@ -310,7 +265,6 @@ class Recordings:
         """Forget all recordings, for other runners, too: one of them is stale."""
         with self._lock:
             SHARED.discard(self._proven)
-            OUTLINES.discard(self._code)
             self._proven = []
 
     def edited(self) -> None:
@@ -370,21 +324,18 @@ class Recordings:
         with self._lock:
             self._proven = [one for one in self._proven if one.key != made.key or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
-        if not made.others and made.numbers is None:
-            OUTLINES.keep((self._code, made.facts[0]), made.outline)
-            if self._shared and not _is_own(made.facts, self.era):
-                SHARED.keep(objects, made)
+        if self._shared and not made.others and made.numbers is None and not _is_own(made.facts, self.era):
+            SHARED.keep(objects, made)
 
     def follows(self, made: Proven) -> bool:
-        """Return True if `made` is a proven step on another layout of batch, on other models, by another shard, or by
-        another runner."""
+        """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""
         with self._lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
                     another = known.owner() not in (None, made.owner())  # None: perhaps of the same models
                     made.settled = known.settled = known.settled or another
                     return True
-        return not made.others and OUTLINES.has((self._code, made.facts[0]), made.outline)
+        return False
 
 
 def _agree(known: Proven, made: Proven) -> bool:
