@@ -40,7 +40,9 @@ def losses(array, x, y):
     return (array(x) - y).square().flatten(1).mean(1)
 
 
-def train(models, around=lambda number: contextlib.nullcontext(), between=lambda number, modules: None, far=1e-6, **options):
+def train(
+    models, around=lambda number: contextlib.nullcontext(), between=lambda number, modules: None, far=1e-6, **options
+):
     """Train an array and separate models side by side; return the runner's modes."""
     models = [model.double() for model in models]
     array, modes = dnnsuite.fuse(copy.deepcopy(models)), []

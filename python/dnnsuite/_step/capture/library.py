@@ -8,9 +8,9 @@ import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,37 +20,12 @@ from .placed import Place, PlacedScript, Places, Read, Repeats, Rolled
 from .plan import OperatorCall, TensorSlot
 from .script import Script, same_bits
 
+if TYPE_CHECKING:  # it is made of what this folder has
+    from ..shard import Shard
+
 Facts = tuple[Any, ...]
 Plans = Sequence[tuple[str, list[int], list[int]] | None]
 _MOST = 64  # recordings that are kept
-
-
-class Subject(Protocol):
-    """Shard whose step is recorded, as far as recordings of other shards are concerned; `start` is its first model."""
-
-    start: int
-
-    def roles(self) -> dict[str, torch.Tensor]:
-        """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
-
-    def facts(self, era: object, without: Collection[tuple[int, str]] = ()) -> Facts:
-        """List everything that its code can see except tensors' values, and except attributes of modules that are left
-        out. `era` replaces values that cannot be compared."""
-
-    def layers_set(self) -> list[Any]:
-        """List what code of its models has set in layers since the models were made."""
-
-    def plans(self) -> Plans:
-        """Describe the optimizer's plans, for `prepare` of another shard."""
-
-    def prepare(self, plans: Plans) -> None:
-        """Make the optimizer's plans before the first step."""
-
-    def notes(self) -> Sequence[Any]:
-        """List what its code has told about itself while it ran, for `coverage`."""
-
-    def take_notes(self, notes: Sequence[Any]) -> None:
-        """Know the same of a shard whose code does not run."""
 
 
 @dataclass
@@ -93,7 +68,7 @@ class Proven:
         """List of the operators without numbers, which recordings of one step for different layouts have in common."""
         return [line for script in self.scripts for line in _outline(script)]
 
-    def serve(self, subject: Subject) -> tuple[Replay, list[Read]] | None:
+    def serve(self, subject: Shard) -> tuple[Replay, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
         if not self.settled or not all(read.known for read in self.reads) or self.layers != subject.layers_set():
             return None
@@ -113,7 +88,7 @@ class Proven:
 
 def prove(
     facts: Facts,
-    subject: Subject,
+    subject: Shard,
     replay: Replay,
     reads: Sequence[Read],
     looks: Looks = NO_LOOKS,

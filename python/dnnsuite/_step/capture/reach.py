@@ -22,7 +22,7 @@ from ..._code import any_names, functions_in, imports_of, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
 from .bindings import SETTINGS, Bindings, functions_of_layers
-from .value_readers import Reader, Scope, of_attribute, of_cell, of_defaults, of_fixed, of_name, of_result
+from .value_readers import Reader, Scope, of_attribute, of_cell, of_fixed, of_name, of_result
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -210,7 +210,8 @@ class Reach:
         """Read the defaults of arguments."""
         for name in ("__defaults__", "__kwdefaults__"):
             if getattr(function, name):
-                self._add(of_defaults(self._scope, function, name), id(function), name)
+                where = f"the defaults of {function.__qualname__}"
+                self._add(of_attribute(self._scope, function, where, name), id(function), name)
 
     def _global(self, space: dict[str, Any], name: str) -> None:
         value = space[name]
