@@ -67,8 +67,8 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
-        self._modules: dict[int, types.ModuleType] = {}  # that were looked into
-        self._looked_into: set[int] = set()  # those of them that are being looked into
+        self._modules: dict[int, types.ModuleType] = {}  # of the user's that were looked into
+        self._looked_into: set[int] = set()  # modules that are being looked into
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -227,9 +227,10 @@ class Reach:
             return
         outermost = not self._looked_into
         self._looked_into.add(id(value))  # modules hold each other
-        self._modules[id(value)] = value
-        users = _users_module(value)
-        names = self.names | self._strings
+        users, names = _users_module(value), self.names
+        if users:
+            self._modules[id(value)] = value
+            names = names | self._strings
         if users and self._any_name:
             names |= {name for name, held in vars(value).items() if name[:2] != "__" and not isinstance(held, _CODE)}
         if value.__name__.startswith(torch.backends.__name__):
