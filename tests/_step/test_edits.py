@@ -281,7 +281,6 @@ def test_another_layout_of_batch_is_recorded_in_one_step_and_no_more():
 
 
 def test_another_runner_of_equal_models_records_nothing(monkeypatch):
-    monkeypatch.setattr(library, "OUTLINES", library.Outlines())
     monkeypatch.setattr(library, "SHARED", library.SharedRecordings())
 
     def modes(slope):
@@ -296,8 +295,6 @@ def test_another_runner_of_equal_models_records_nothing(monkeypatch):
 
     assert modes(0.1).index("captured") == 2
     assert modes(0.1).index("captured") == 0
-    monkeypatch.setattr(library, "SHARED", library.SharedRecordings())  # as for code that cannot be told apart
-    assert modes(0.1).index("captured") == 1
     assert modes(0.2).index("captured") == 2  # it is other code
 
 

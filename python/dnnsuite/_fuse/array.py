@@ -25,7 +25,7 @@ from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
 from .diverged import take_from_models
 from .edits import ArrayEdit
-from .layer_table import CONTAINERS, ELEMENTWISE
+from .layer_table import CONTAINERS, ELEMENTWISE, refuse_other_forwards, torchs_classes
 from .loop_choice import LoopChoice
 from .module_copies import copied
 from .module_walk import modules_below, tensors_below
@@ -88,6 +88,7 @@ class Array(SharedState, torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
         under_way.finish_to_compute(self)
+        refuse_other_forwards(self._looked_up[2])
         self._hold_pool()
         here.forwards += 1
         try:
@@ -130,9 +131,10 @@ class Array(SharedState, torch.nn.Module):
         return self._looked_up[1]
 
     @property
-    def _looked_up(self) -> tuple[bool, bool]:
-        """(every part is a layer of `dnnsuite.nn`, some state is held once), looked up once."""
-        found: tuple[bool, bool] | None = self.__dict__.get("_plain")
+    def _looked_up(self) -> tuple[bool, bool, frozenset[Any]]:
+        """(every part is a layer of `dnnsuite.nn`, some state is held once, torch's classes of layers), looked up
+        once."""
+        found: tuple[bool, bool, frozenset[Any]] | None = self.__dict__.get("_plain")
         if found is None:
             as_it_is = all(
                 isinstance(m, ArrayModule)
@@ -142,7 +144,7 @@ class Array(SharedState, torch.nn.Module):
                 for m in parts_of(self._root)
             )
             shares = any(True for module in self._root.modules() for _ in held_by(module))
-            found = self.__dict__["_plain"] = as_it_is, shares
+            found = self.__dict__["_plain"] = as_it_is, shares, torchs_classes(parts_of(self._root))
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -196,6 +198,7 @@ class Array(SharedState, torch.nn.Module):
         @functools.wraps(method)
         def call(*args: Any, **kwargs: Any) -> Any:
             under_way.finish_to_compute(self)
+            refuse_other_forwards(self._looked_up[2])
             self._hold_pool()
             if not users:
                 return enter(self, method, self.B, args, kwargs)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -62,9 +60,6 @@ def check_state(array: torch.nn.Module, state: Any) -> None:
         )
 
 
-_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-
-
 class ForwardOfModels:
     """Method of an array that `inspect.signature` shows with the arguments of its models' `forward`.
 
@@ -73,44 +68,29 @@ class ForwardOfModels:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function, self.__doc__ = function, function.__doc__
-        self._shown: dict[int, tuple[Any, Callable[..., Any]]] = {}  # by id of the models' function
 
     def __get__(self, array: Any, owner: Any = None) -> Callable[..., Any]:
         if array is None:
             return self._function
-        root = array.__dict__.get("_root")
-        if root is None or torch.compiler.is_compiling():
-            return functools.partial(self._function, array)  # which torch.compile looks into
-        return types.MethodType(self._as_in(root), array)
+        shown = "_root" in array.__dict__ and not torch.compiler.is_compiling()  # which looks into a plain one
+        return (_Forward if shown else functools.partial)(self._function, array)
 
-    def _as_in(self, root: torch.nn.Module) -> Callable[..., Any]:
-        """Copy the method, with the signature that `forward` has in the models."""
+
+class _Forward(functools.partial[Any]):
+    """Method of one array."""
+
+    @property
+    def __self__(self) -> torch.nn.Module:
+        array: torch.nn.Module = self.args[0]
+        return array
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        root = self.__self__.__dict__["_root"]
         own = root.__dict__.get("forward")
-        models: Any = bare_class(root).forward if own is None else own
-        found = self._shown.get(id(models))
-        if found is None or found[0]() is not models:
-            try:
-                shown = self._copy(inspect.signature(models), bound=own is not None)
-                found = weakref.ref(models, functools.partial(self._forget, id(models))), shown
-            except (TypeError, ValueError):  # code that Python cannot look into
-                return self._function
-            self._shown[id(models)] = found
-        return found[1]
-
-    def _forget(self, models: int, gone: Any) -> None:
-        self._shown.pop(models, None)
-
-    def _copy(self, signature: inspect.Signature, bound: bool) -> Any:
-        function: Any = self._function
-        if bound:
-            signature = signature.replace(parameters=[_SELF, *signature.parameters.values()])
-        copy: Any = types.FunctionType(
-            function.__code__, function.__globals__, function.__name__, function.__defaults__
-        )
-        copy.__doc__, copy.__qualname__, copy.__module__ = (
-            function.__doc__,
-            function.__qualname__,
-            function.__module__,
-        )
-        copy.__signature__ = signature
-        return copy
+        kind: Any = bare_class(root)
+        try:
+            found = inspect.signature(kind.forward if own is None else own)
+        except (TypeError, ValueError):  # code that Python cannot look into
+            raise AttributeError("__signature__") from None
+        return found if own is not None else found.replace(parameters=[*found.parameters.values()][1:])

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from .. import nn
+from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .code.sequential import Sequential
 from .comparison import same
@@ -87,6 +88,25 @@ def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
         for name, value in vars(part).items()
         if name not in _OWN
     )
+
+
+def torchs_classes(layers: Iterable[torch.nn.Module]) -> frozenset[Any]:
+    """Collect torch's classes of the layers of an array, whose forward they stand for."""
+    return frozenset(
+        layer.torch_class
+        for layer in layers
+        if isinstance(layer, ArrayModule) and RULES.get(layer.torch_class) is type(layer)
+    )
+
+
+def refuse_other_forwards(kinds: Iterable[Any]) -> None:
+    """Refuse classes of torch's of which the forward was replaced since their layers became layers of an array."""
+    for kind in kinds:
+        if kind.forward is not _FORWARD[kind]:
+            raise InvalidArgument(
+                f"{kind.__module__}.{kind.__name__}.forward was replaced after models with such layers were fused, and "
+                "the array's layers do not call it: replace it before dnnsuite.fuse, or put torch's back"
+            )
 
 
 def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:

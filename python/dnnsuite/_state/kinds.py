@@ -241,10 +241,6 @@ def _file(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value)  # what is written into it is nobody's number
 
 
-def _enum(walk: Walk, value: Any, at: Path) -> Any:
-    return walk.identity(value)
-
-
 def _slice(walk: Walk, value: Any, at: Path) -> Any:
     return "slice", walk.look((value.start, value.stop, value.step), "", (*at, 1))
 
@@ -293,7 +289,7 @@ register(object, look_at_object)
 _register_each(
     (
         *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
-        *(_OPERATOR, type(torch.ops.aten.add), threading.Thread),
+        *(_OPERATOR, type(torch.ops.aten.add), threading.Thread, enum.Enum),
         *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
         *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
         *_ANNOTATIONS,
@@ -327,15 +323,11 @@ register(random.SystemRandom, _entropy)
 register(np.random.Generator, _generator_of_numbers(_state_of_generator))
 register(np.random.RandomState, _generator_of_numbers(_state_of_random_state))
 register(torch.Generator, _generator_of_numbers(_state_of_torch))
-register(enum.Enum, _enum)
 register(slice, _slice)
 register(pathlib.PurePath, _path)
 register(BaseException, _error)
 register(io.IOBase.__base__ or io.IOBase, _file)
 register(torch.nn.Module, look_at_module)
 _NOTHING_TO_RESTORE = frozenset(
-    (
-        *(_by_identity, _getter, _enum, _slice, _path, _cached, _wrapped),
-        *(_reference, _proxy, _view, _read_only, _error),
-    )
+    (*(_by_identity, _getter, _slice, _path, _cached, _wrapped), *(_reference, _proxy, _view, _read_only, _error))
 )

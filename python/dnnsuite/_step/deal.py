@@ -228,11 +228,16 @@ class Deal:
         shard = self.shards[index]
         flat = flat if shard.is_whole else None
         device, autocast, *_ = self._autocast
-        with self._flush():
-            if not (autocast or torch.is_autocast_enabled(device) or caches_parametrizations()):
-                return self._run(shard, index, batch, vectors, seen, flat)
-            with _under(self._autocast), own_parametrizations():
-                return self._run(shard, index, batch, vectors, seen, flat)
+        flush = self._flush()
+        try:
+            with flush:
+                if not (autocast or torch.is_autocast_enabled(device) or caches_parametrizations()):
+                    return self._run(shard, index, batch, vectors, seen, flat)
+                with _under(self._autocast), own_parametrizations():
+                    return self._run(shard, index, batch, vectors, seen, flat)
+        except BaseException:
+            flush.__exit__(None, None, None)  # an interrupt may come on the way in or out
+            raise
 
     def _run(
         self, shard: Shard, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None, flat: Any

@@ -20,9 +20,13 @@ def flushing() -> bool:
 
 
 class Flushed:
-    """Context manager: flush denormals to zero on this thread, where the processor can; restores the mode on exit."""
+    """Context manager: flush denormals to zero on this thread, where the processor can; restores the mode on exit,
+    which may be called again."""
 
     __slots__ = ("_before",)
+
+    def __init__(self) -> None:
+        self._before = True
 
     def __enter__(self) -> None:
         self._before = flushing()

@@ -203,7 +203,7 @@ def warn_of_single_samples(batch: tuple[Any, ...], B: int) -> None:
         warnings.warn(
             f"each of the {B} models trains on one sample without a batch dimension (the batch is {shapes}); if "
             f"these are {B} samples for all models, pass dnnsuite.stack(batch, B={B})",
-            stacklevel=3,
+            stacklevel=5,
         )
 
 

@@ -27,6 +27,7 @@ from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, readers_of_autocast
 from .denormals import Flushed
 from .dispatch import Dispatch
+from .interrupts import interrupted_at_the_end
 from .outside import arrays_reached, has_part, width_beside_others
 from .part import LossFunction, StepPart
 from .refusals import (
@@ -181,7 +182,7 @@ class StepRunner(NotCopied):
         self._stale = ""  # why a recording was found to be so
         self._eager = ""  # the mode of steps that cannot be captured
         self._scripts = Scripts()
-        self._known = Recordings(self._loss_functions, shared=all(one is None for one in self._scalers))
+        self._known = Recordings(shared=all(one is None for one in self._scalers))
 
     def _set_up(self, array: torch.nn.Module, optimizers: Each, before: ShardWidths | None) -> None:
         """Choose a width for `array`, after that of `before`, deal it out and start the threads, or change nothing."""
@@ -280,14 +281,19 @@ class StepRunner(NotCopied):
         """
         if self._closed:
             raise InvalidArgument("this StepRunner is closed")
-        if self._guards is None or not self._guards.hold():
-            self._follow()
+        known = self._guards is not None and self._guards.hold()
         flat = guards.flatten(batch)
+        if known and self._steady and flat[1] == self._layout is not None and self._audits.passes():
+            return self._replayed(batch, flat)
+        with interrupted_at_the_end():
+            return self._stepped(batch, flat, known)
+
+    def _stepped(self, batch: tuple[Any, ...], flat: Any, known: bool) -> SubmittedStep:
+        """Take a step that is not replayed as the last one; `known` if all guards hold."""
+        if not known:
+            self._follow()
         layout, ragged = flat[1], False
-        if layout is not None and layout == self._layout:
-            if self._steady and self._audits.passes():
-                return self._replayed(batch, flat)
-        else:
+        if layout is None or layout != self._layout:
             ragged, self._layout = self._checked(batch, layout)
         after = self._updates.hooks
         captured, parted = self.mode == "captured", self._deal.parted
@@ -547,9 +553,10 @@ class StepRunner(NotCopied):
             raise InvalidArgument("this StepRunner is closed")
         given = self._optimizers if optimizer is None else optimizer
         optimizers, _, _ = in_parts(given, self._loss_functions, self._scalers)
-        self.synchronize()
-        self._forget()
-        self._set_up(self._array if array is None else array, optimizers, self._widths)
+        with interrupted_at_the_end():
+            self.synchronize()
+            self._forget()
+            self._set_up(self._array if array is None else array, optimizers, self._widths)
 
     def synchronize(self) -> None:
         """Wait until all requested steps are done, on a GPU too; raise the error of a failed step, if no call has

@@ -181,9 +181,11 @@ class ShardThreads:
             for index in range(len(step.parts)):
                 try:
                     step.parts[index] = self._run(index, step.batch, step.asked)
-                except Exception as error:
+                except BaseException as error:  # also where the user interrupts: the other models take the step
                     step.error = step.error or error
             step.left = 0
+            if step.error is not None and not isinstance(step.error, Exception):
+                raise step.error
         finally:
             self._inside = before
             if threads != inner:

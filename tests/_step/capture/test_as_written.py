@@ -205,7 +205,6 @@ def test_a_step_runs_as_written_whatever_torchs_interpreter_fails_with(monkeypat
     else:
         monkeypatch.setattr(script, "create_function" if name == "a replay" else name, replacement)
     monkeypatch.setattr(script, "FUNCTIONS", script.Functions())
-    monkeypatch.setattr(library, "OUTLINES", library.Outlines())
     monkeypatch.setattr(library, "SHARED", library.SharedRecordings())
     eager, _ = train(mlp, adam, False)
     found, mode = train(mlp, adam, True)

@@ -6,7 +6,7 @@ import weakref
 import pytest
 import torch
 
-from dnnsuite._step.capture.library import Recordings, code_of, prove
+from dnnsuite._step.capture.library import Recordings, prove
 from dnnsuite._step.capture.placed import Place, Places, Read
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
@@ -183,17 +183,6 @@ def test_recordings_are_found_by_their_facts_and_patterns_by_their_code():
 def test_a_place_of_the_whole_is_the_tensor_itself():
     held = torch.nn.Parameter(torch.ones(2, 3))
     assert Place("a", (2, 3), (3, 1), 0, torch.float32).of({"a": held}) is held
-
-
-def test_loss_functions_are_alike_only_if_they_have_no_state_of_their_own():
-    def make(factor):
-        return (lambda x: x, lambda x: x * factor, lambda x, at=factor: x, object())
-
-    first, second = make(1), make(2)
-    alike = [code_of(a) == code_of(b) for a, b in zip(first, second, strict=True)]
-    assert alike == [True, False, False, False]
-    assert all(code_of(one) == code_of(one) for one in first[:3])
-    assert code_of(first[0]) != code_of(lambda x: x + 1)
 
 
 class Criterion:

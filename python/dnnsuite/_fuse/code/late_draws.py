@@ -8,7 +8,6 @@ import functools
 import random
 import sys
 import types
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Set
 from typing import Any, NamedTuple
@@ -107,98 +106,36 @@ def reachable(root: torch.nn.Module, method: str = "") -> Code:
     """Return the functions that a call of `root`, or of its `method`, can reach, each with the names in its code.
 
     Names are followed to methods of the models' classes, to functions, classes and modules that the code names, and
-    to what closures hold; not into torch, NumPy and Python's own library. They are followed again once one of them
-    means something else.
+    to what closures hold; not into torch, NumPy and Python's own library.
     """
     modules = list(root.modules())
     methods = _methods([module for module in modules if not isinstance(module, ArrayModule)])
-    first = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
+    waiting = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
     for module in modules:
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
-            first += [code for hook in hooks.values() for code in _functions(hook)]
-    key = tuple(map(id, first)), frozenset(id(one) for each in methods.values() for one in each)
-    known = _reached.pop(key, None)
-    functions = None if known is None else known.functions()
-    if known is None or functions is None:
-        known = _Reached()
-        functions = known.follow(first, methods)
-        while len(_reached) >= _MOST_REACHED:
-            del _reached[next(iter(_reached))]
-    _reached[key] = known
-    return [(function, names_in(function)) for function in functions]
-
-
-class _Reached:
-    """Functions that code was found to reach, which dies with them, and what their names meant."""
-
-    def __init__(self) -> None:
-        self._functions = list[weakref.ref[types.FunctionType]]()
-        self._spaces = dict[int, tuple[dict[str, Any], int]]()  # of names, and how many there were
-        self._named = list[tuple[dict[str, Any], str, int, bool]]()  # and whether it leads to code
-        self._closed: list[tuple[weakref.ref[types.FunctionType], tuple[int, ...]]] = []
-
-    def functions(self) -> list[types.FunctionType] | None:
-        """Return the functions; None if a name or a closure may lead elsewhere now."""
-        found = [function for one in self._functions if (function := one()) is not None]
-        same = len(found) == len(self._functions)
-        same = same and all(len(space) == count for space, count in self._spaces.values())
-        same = same and all(
-            id(value := space.get(name)) == then or not (leads or _leads(value))
-            for space, name, then, leads in self._named
-        )
-        same = same and all((function := one()) is not None and _closed(function) == held for one, held in self._closed)
-        return found if same else None
-
-    def follow(
-        self, first: list[types.FunctionType], methods: dict[str, list[types.FunctionType]]
-    ) -> list[types.FunctionType]:
-        """Return what can be reached from `first`."""
-        waiting, seen = first[:], dict[types.CodeType, types.FunctionType]()
-        while waiting:
-            function = waiting.pop()
-            if function.__code__ in seen:
-                continue
+            waiting += [code for hook in hooks.values() for code in _functions(hook)]
+    seen = dict[types.CodeType, types.FunctionType]()
+    while waiting:
+        function = waiting.pop()
+        if function.__code__ not in seen:
             seen[function.__code__] = function
             names = names_in(function)
             waiting += [found for name in names & methods.keys() for found in methods[name]]
-            waiting += self._of_globals(function.__globals__, names)
-            if function.__closure__:
-                self._closed.append((weakref.ref(function), _closed(function)))
-                waiting += [found for cell in function.__closure__ for found in _functions(content_of(cell))]
-        self._functions = [weakref.ref(function) for function in seen.values()]
-        return list(seen.values())
-
-    def _of_globals(self, space: dict[str, Any], names: frozenset[str]) -> list[types.FunctionType]:
-        """Return the functions of globals that code names; of a module those that the code names too."""
-        found = list[types.FunctionType]()
-        for value, functions in self._look(space, names):
-            found += functions
-            if isinstance(value, types.ModuleType) and is_followed(value.__name__):
-                # What a module that imports lazily has not imported yet has not been called.
-                found += [each for _, inside in self._look(vars(value), names) for each in inside]
-        return found
-
-    def _look(self, space: dict[str, Any], names: frozenset[str]) -> Iterator[tuple[Any, list[types.FunctionType]]]:
-        """Yield what `names` mean in `space`, and the functions that this leads to."""
-        self._spaces[id(space)] = space, len(space)
-        for name in names & space.keys():
-            value = space[name]
-            is_module = isinstance(value, types.ModuleType)
-            functions = [] if is_module else _functions(value)
-            self._named.append((space, name, id(value), is_module or bool(functions)))
-            yield value, functions
+            waiting += _of_globals(function.__globals__, names)
+            waiting += [found for cell in function.__closure__ or () for found in _functions(content_of(cell))]
+    return [(function, names_in(function)) for function in seen.values()]
 
 
-_MOST_REACHED = 256  # parts of models
-_reached: dict[Any, _Reached] = {}  # the one that was asked for last stands last
-
-
-def _leads(value: Any) -> bool:
-    return isinstance(value, types.ModuleType) or bool(_functions(value))
-
-
-def _closed(function: types.FunctionType) -> tuple[int, ...]:
-    return tuple(id(content_of(cell)) for cell in function.__closure__ or ())
+def _of_globals(space: dict[str, Any], names: frozenset[str]) -> Iterator[types.FunctionType]:
+    """Yield the functions of globals that code names; of a module those that the code names too."""
+    for name in names & space.keys():
+        value = space[name]
+        if not isinstance(value, types.ModuleType):
+            yield from _functions(value)
+        elif is_followed(value.__name__):
+            # What a module that imports lazily has not imported yet has not been called.
+            for inner in names & vars(value).keys():
+                yield from _functions(vars(value)[inner])
 
 
 def _is_random(value: Any, names: frozenset[str]) -> bool:

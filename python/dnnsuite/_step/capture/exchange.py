@@ -5,17 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..capture import guards
-from .library import Facts, Proven, Recordings, Subject, prove
+from .library import Facts, Proven, Recordings, prove
 from .looks import NO_LOOKS, Looks, Paths, Replay, holds
 from .numbers import ChangingNumbers, FollowedStep
 from .placed import Read
 from .plan import StepRecording
 from .reach import Reach
+
+if TYPE_CHECKING:
+    from ..shard import Shard
 
 
 class Exchange:
@@ -31,7 +34,7 @@ class Exchange:
     def __init__(
         self,
         array: torch.nn.Module,
-        subject: Subject | None,
+        subject: Shard | None,
         known: Recordings | None,
         reach: Reach,
         numbers: ChangingNumbers,
@@ -80,7 +83,7 @@ class Exchange:
         if pattern is not None:
             subject.prepare(pattern.plans)
 
-    def _facts_of(self, subject: Subject, era: object) -> Facts:
+    def _facts_of(self, subject: Shard, era: object) -> Facts:
         """List what the step depends on beside values; code first, for other layouts have the same."""
         code, *layouts = subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
         return (era if self._code is None else self._code, code), *layouts
@@ -160,6 +163,7 @@ def _torch_state() -> tuple[Any, ...]:
         torch.get_default_dtype(),
         torch.get_default_device(),
         torch.are_deterministic_algorithms_enabled(),
+        torch.is_grad_enabled(),
     )
 
 

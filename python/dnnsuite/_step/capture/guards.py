@@ -145,7 +145,8 @@ def modes_of(array: torch.nn.Module) -> Guards:
             guards.result(tensor.data_ptr)
     for held in global_hooks.containers:
         guards.container(held, held.copy())
-    guards.result(torch.get_default_dtype)
+    for read in (torch.get_default_dtype, torch.is_grad_enabled):
+        guards.result(read)
     return guards
 
 

@@ -14,8 +14,8 @@ import math
 import random
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -60,29 +60,13 @@ class HiddenReads(TorchFunctionMode):
 
     Args:
         trace: trace of the numbers that the step begins with; by default of none.
-        holders: yields dictionaries and lists in which the step's code is likely to leave a float.
     """
 
-    _frozen_by_others: ClassVar[bool] = False
-
-    def __init__(
-        self, recorder: StepRecorder, trace: Trace | None = None, holders: Callable[[], Iterable[Any]] = tuple
-    ) -> None:
+    def __init__(self, recorder: StepRecorder, trace: Trace | None = None) -> None:
         super().__init__()
-        self._recorder, self._recording, self._holders = recorder, recorder.recording, holders
+        self._recorder, self._recording = recorder, recorder.recording
         self._trace = trace or Trace(recorder.recording)
         self._random = random.Random(0)
-        self._froze = False
-
-    def __enter__(self) -> Any:
-        # What is there before the step is no part of a circle that the step has made: with it, the search for circles
-        # would take as long as the process is large. Frozen objects take long to count: where some were met once, more
-        # are taken to be there, and nothing is hidden.
-        HiddenReads._frozen_by_others = HiddenReads._frozen_by_others or gc.get_freeze_count() > 0
-        self._froze = not HiddenReads._frozen_by_others
-        if self._froze:
-            gc.freeze()
-        return super().__enter__()
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -96,30 +80,18 @@ class HiddenReads(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        super().__exit__(kind, error, trace)
-        try:
-            if kind is None:
-                self._end()
-            self._trace.open = False  # after an error its frames hold what they will
-        finally:
-            if self._froze:
-                gc.unfreeze()
-        if kind is None:
-            _put_values(self._trace.held(), self._holders())
-            _put_values(self._trace.held())
-            if self._trace.held() and gc.get_freeze_count():
-                with thawed():
-                    _put_values(self._trace.held())
-
-    def _end(self) -> None:
         """End the step, with the garbage that it has made. A float that was read and is still held would be another
-        number after the next step: the recording is refused."""
-        if self._trace.held():
+        number after the next step: the recording is refused, and the float put in the place of its stand-in."""
+        super().__exit__(kind, error, trace)
+        if kind is None and self._trace.held():
             gc.collect()  # circles of objects that nobody holds
-        self._trace.open = False
-        for number in self._trace.held():
+        self._trace.open = False  # after an error its frames hold what they will
+        numbers = self._trace.held() if kind is None else []
+        for number in numbers:
             self._trace.refuse(number)
-        _put_values(self._trace.held())  # into what the step has made
+        if numbers:
+            with thawed():
+                _put_values(numbers)
 
     def _handed_over(self, value: Any) -> Any:
         """Return a number in the place of a stand-in that tells the recorder of it."""
@@ -173,11 +145,10 @@ def _holds_a_stand_in(value: Any) -> bool:
     return type(value) is FollowedNumber
 
 
-def _put_values(numbers: Sequence[FollowedNumber], holders: Iterable[Any] | None = None) -> None:
-    """Put the values of stand-ins that are still held in their places: in these dictionaries and lists, or wherever an
-    object of Python's holds one, which takes a search through all of them."""
+def _put_values(numbers: Sequence[FollowedNumber]) -> None:
+    """Put the values of stand-ins that are still held in their places, wherever an object of Python's holds one."""
     ids = set(map(id, numbers))
-    for holder in (gc.get_referrers(*numbers) if holders is None else holders) if numbers else ():
+    for holder in gc.get_referrers(*numbers):
         if isinstance(holder, types.FrameType) or holder is numbers:
             continue
         if isinstance(holder, types.CellType):

@@ -8,9 +8,9 @@ import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,37 +20,12 @@ from .placed import Place, PlacedScript, Places, Read, Repeats, Rolled
 from .plan import OperatorCall, TensorSlot
 from .script import Script, same_bits
 
+if TYPE_CHECKING:  # it is made of what this folder has
+    from ..shard import Shard
+
 Facts = tuple[Any, ...]
 Plans = Sequence[tuple[str, list[int], list[int]] | None]
 _MOST = 64  # recordings that are kept
-
-
-class Subject(Protocol):
-    """Shard whose step is recorded, as far as recordings of other shards are concerned; `start` is its first model."""
-
-    start: int
-
-    def roles(self) -> dict[str, torch.Tensor]:
-        """Collect by role the tensors that stay from step to step: parameters, buffers, the optimizer's state."""
-
-    def facts(self, era: object, without: Collection[tuple[int, str]] = ()) -> Facts:
-        """List everything that its code can see except tensors' values, and except attributes of modules that are left
-        out. `era` replaces values that cannot be compared."""
-
-    def layers_set(self) -> list[Any]:
-        """List what code of its models has set in layers since the models were made."""
-
-    def plans(self) -> Plans:
-        """Describe the optimizer's plans, for `prepare` of another shard."""
-
-    def prepare(self, plans: Plans) -> None:
-        """Make the optimizer's plans before the first step."""
-
-    def notes(self) -> Sequence[Any]:
-        """List what its code has told about itself while it ran, for `coverage`."""
-
-    def take_notes(self, notes: Sequence[Any]) -> None:
-        """Know the same of a shard whose code does not run."""
 
 
 @dataclass
@@ -93,7 +68,7 @@ class Proven:
         """List of the operators without numbers, which recordings of one step for different layouts have in common."""
         return [line for script in self.scripts for line in _outline(script)]
 
-    def serve(self, subject: Subject) -> tuple[Replay, list[Read]] | None:
+    def serve(self, subject: Shard) -> tuple[Replay, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
         if not self.settled or not all(read.known for read in self.reads) or self.layers != subject.layers_set():
             return None
@@ -113,7 +88,7 @@ class Proven:
 
 def prove(
     facts: Facts,
-    subject: Subject,
+    subject: Shard,
     replay: Replay,
     reads: Sequence[Read],
     looks: Looks = NO_LOOKS,
@@ -188,34 +163,6 @@ def _outline(made: PlacedScript) -> list[Any]:
     return [*lines, name(repeats.slot(made.plan.losses))]
 
 
-class Outlines:
-    """Outlines of the steps proven in this process by any runner, latest last, each with its code. They hold no
-    tensors: a step that uses tensors without a role is known to its own runner only.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: list[tuple[Any, list[Any]]] = []
-
-    def keep(self, code: Any, outline: list[Any]) -> None:
-        """Keep an outline of the step of `code`."""
-        with self._lock:
-            self._known = [*(one for one in self._known if one != (code, outline)), (code, outline)][-_MOST:]
-
-    def discard(self, code: Any) -> None:
-        """Forget the outlines of the steps of a loss function with this code."""
-        with self._lock:
-            self._known = [one for one in self._known if one[0][0] != code]
-
-    def has(self, code: Any, outline: list[Any]) -> bool:
-        """Return True if a step of `code` with this outline was proven."""
-        with self._lock:
-            return (code, outline) in self._known
-
-
-OUTLINES = Outlines()
-
-
 class SharedRecordings:
     """Recordings of this process, by whatever runner, the latest last: equal code on tensors of equal layouts is the
     same step. Those with tensors that have no role are known to their own runner alone."""
@@ -269,29 +216,12 @@ def _is_own(value: Any, era: object) -> bool:
     return False
 
 
-def code_of(function: Any) -> Any:
-    """Describe a loss function, or each of several, so that equal descriptions compute the same; the object itself if
-    it has state."""
-    if type(function) is tuple:
-        return tuple(map(code_of, function))
-    if isinstance(function, types.FunctionType) and not function.__closure__ and not vars(function):
-        defaults = function.__defaults__, function.__kwdefaults__
-        if not any(defaults):
-            return function.__code__, id(function.__globals__)
-    try:
-        return weakref.ref(function)
-    except TypeError:
-        return object()
-
-
 class Recordings:
     """Proven recordings, and the shards that are recording others: one shard records for all that are alike."""
 
-    def __init__(self, function: Any = None, shared: bool = False) -> None:
-        """`function` computes the losses, or each of several in turn. `shared`: facts tell all that a step depends on,
-        for other runners, too."""
+    def __init__(self, shared: bool = False) -> None:
+        """`shared`: facts tell all that a step depends on, for other runners, too."""
         self._lock, self._shared = threading.Lock(), shared
-        self._code = code_of(function)
         self.era = object()
         self._proven: list[Proven] = []
         self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
@@ -310,7 +240,6 @@ class Recordings:
         """Forget all recordings, for other runners, too: one of them is stale."""
         with self._lock:
             SHARED.discard(self._proven)
-            OUTLINES.discard(self._code)
             self._proven = []
 
     def edited(self) -> None:
@@ -370,21 +299,18 @@ class Recordings:
         with self._lock:
             self._proven = [one for one in self._proven if one.key != made.key or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
-        if not made.others and made.numbers is None:
-            OUTLINES.keep((self._code, made.facts[0]), made.outline)
-            if self._shared and not _is_own(made.facts, self.era):
-                SHARED.keep(objects, made)
+        if self._shared and not made.others and made.numbers is None and not _is_own(made.facts, self.era):
+            SHARED.keep(objects, made)
 
     def follows(self, made: Proven) -> bool:
-        """Return True if `made` is a proven step on another layout of batch, on other models, by another shard, or by
-        another runner."""
+        """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""
         with self._lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
                     another = known.owner() not in (None, made.owner())  # None: perhaps of the same models
                     made.settled = known.settled = known.settled or another
                     return True
-        return not made.others and OUTLINES.has((self._code, made.facts[0]), made.outline)
+        return False
 
 
 def _agree(known: Proven, made: Proven) -> bool:

@@ -198,28 +198,12 @@ MAX_WAYS = 8  # paths of steps with numbers as inputs, which lead Python one way
 _MANY_OF_ONE_READ = 4  # values of one read that are tried in a step
 
 
-class Path(Protocol):
-    """Recording of one way through a step."""
-
-    stage: str
-    looks: Looks
-    read: list[Any]
-    step: Any
-    replay: Any
-
-    def takes(self, begin: Sequence[Any]) -> bool: ...
-
-    def begins(self, inputs: Sequence[torch.Tensor]) -> bool: ...
-
-    def fed(self) -> list[Any]: ...
-
-
 class Paths:
     """Ways through a step of one layout, the last right one first. Numbers that change say before a step whether a way
     is theirs; what Python reads of the batch is compared before a replay by its guard, what it reads on the way in the
     replay.
 
-    In the methods, `numbers` are those that the step begins with.
+    Each is a `Way` of `exchange.py`. In the methods, `numbers` are those that the step begins with.
     """
 
     def __init__(self) -> None:
@@ -280,7 +264,7 @@ class Paths:
         """Return True if there is a recording of the way with these values, and this arithmetic on numbers."""
         return any(_same_way(one, looks, step) for one in self._each)
 
-    def add(self, path: Path) -> None:
+    def add(self, path: Any) -> None:
         """Add a recording in the place of one that reads the same values, or of the one not used for longest."""
         others = [one for one in self._each if not _same_way(one, path.looks, path.step)]
         self._each = [path, *others][:MAX_PATHS]
@@ -334,7 +318,7 @@ class Paths:
             return rest[0]
         return (min if len(self._failed) == 1 else max)(rest, key=lambda path: len(path.looks.values))
 
-    def failed(self, path: Path, error: ValueChanged) -> None:
+    def failed(self, path: Any, error: ValueChanged) -> None:
         """Take note that a path is wrong for the step."""
         self._failed.append((path.looks.values, error.read))
         self._place = str(error).partition(" at ")[2] and f" at {str(error).partition(' at ')[2]}"
@@ -351,6 +335,6 @@ class Paths:
         )
 
 
-def _same_way(path: Path, looks: Looks, step: Any) -> bool:
+def _same_way(path: Any, looks: Looks, step: Any) -> bool:
     arithmetic = [one and one.arithmetic for one in (path.step, step)]
     return path.looks.values == looks.values and arithmetic[0] == arithmetic[1]

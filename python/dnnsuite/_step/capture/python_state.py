@@ -149,11 +149,6 @@ def _named_modules(array: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return named
 
 
-def held_in(array: torch.nn.Module) -> Iterator[Any]:
-    """Yield the dictionaries and lists in which the modules of an array, and their objects, keep their state."""
-    return (held for _, held in _held_in([module for _, module in _named_modules(array)]))
-
-
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
     """Collect the numbers among the Python values of an array's modules, by (path, key)."""
     return {(path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)}

@@ -22,7 +22,7 @@ from ..._code import any_names, functions_in, imports_of, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
 from .bindings import SETTINGS, Bindings, functions_of_layers
-from .value_readers import Reader, Scope, of_attribute, of_cell, of_defaults, of_fixed, of_name, of_result
+from .value_readers import Reader, Scope, of_attribute, of_cell, of_fixed, of_name, of_result
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
@@ -67,6 +67,7 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
+        self._modules: dict[int, types.ModuleType] = {}  # of the user's that were looked into
         self._looked_into: set[int] = set()  # modules that are being looked into
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
@@ -105,6 +106,10 @@ class Reach:
                 self._scope.names = names
             if not _ENVIRONMENT.isdisjoint(self.names):
                 self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
+            self._looked_into.add(0)  # each once
+            for module in list(self._modules.values()):
+                self._inside(module)
+            self._looked_into.clear()
             for reader in self.readers[:]:
                 self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
@@ -145,6 +150,8 @@ class Reach:
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         if issubclass(kind, torch.nn.Module):
             self.bindings.add_forward(kind)
+            if issubclass(kind, ArrayModule) and isinstance(vars(kind).get("torch_class"), type):
+                self.bindings.add_forward(kind.torch_class)
             for module, name in functions_of_layers(kind):
                 self._of_package(module, name)
         for base in users:
@@ -203,7 +210,8 @@ class Reach:
         """Read the defaults of arguments."""
         for name in ("__defaults__", "__kwdefaults__"):
             if getattr(function, name):
-                self._add(of_defaults(self._scope, function, name), id(function), name)
+                where = f"the defaults of {function.__qualname__}"
+                self._add(of_attribute(self._scope, function, where, name), id(function), name)
 
     def _global(self, space: dict[str, Any], name: str) -> None:
         value = space[name]
@@ -219,10 +227,15 @@ class Reach:
             return
         outermost = not self._looked_into
         self._looked_into.add(id(value))  # modules hold each other
-        users = _users_module(value)
+        users, names = _users_module(value), self.names
+        if users:
+            self._modules[id(value)] = value
+            names = names | self._strings
+        if users and self._any_name:
+            names |= {name for name, held in vars(value).items() if name[:2] != "__" and not isinstance(held, _CODE)}
         if value.__name__.startswith(torch.backends.__name__):
             self._settings(value, value.__name__)
-        for name in sorted(self.names & vars(value).keys()):
+        for name in sorted(names & vars(value).keys()):
             part = vars(value)[name]
             if isinstance(part, types.ModuleType):
                 self.bindings.add(value, vars(value), name)

@@ -197,8 +197,8 @@ class Script:
             self._static = self.plan.on(self._begin)
             self._watch(self._begin)
         before = get_graph_optimize()  # of this thread
-        set_graph_optimize(False)
         try:
+            set_graph_optimize(False)
             with below_autograd():
                 results = self._run(*self._taken(inputs), *self._static)
             if self._leave is not None:

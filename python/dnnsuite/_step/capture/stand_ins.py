@@ -178,18 +178,19 @@ _math_lock = threading.Lock()
 def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
     """Context manager: record calls of Python's `math` on followed numbers, also under the names that these namespaces
     give its functions. Threads may be inside at the same time; the last one puts the functions back."""
-    each = {id(one): one for one in (vars(math), *spaces)}
-    with _math_lock:
-        for key, space in each.items():
-            if key not in _in_math:
-                found = _in_math[key] = _Replaced({n: f for n, f in space.items() if id(f) in _MATH})
-                space.update({name: _followed(function) for name, function in found.functions.items()})
-            _in_math[key].inside += 1
+    each, inside = {id(one): one for one in (vars(math), *spaces)}, list[int]()
     try:
+        with _math_lock:
+            for key, space in each.items():
+                if key not in _in_math:
+                    found = _in_math[key] = _Replaced({n: f for n, f in space.items() if id(f) in _MATH})
+                    space.update({name: _followed(function) for name, function in found.functions.items()})
+                _in_math[key].inside += 1
+                inside.append(key)
         yield
     finally:
         with _math_lock:
-            for key, space in each.items():
+            for key, space in ((key, each[key]) for key in inside):
                 _in_math[key].inside -= 1
                 if not _in_math[key].inside:
                     space.update(_in_math.pop(key).functions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,7 +18,7 @@ from .audit import Audit
 from .comparison import reads_of
 from .cuda import CudaGraphs
 from .exchange import Attempt, Exchange, Way
-from .library import Recordings, Subject
+from .library import Recordings
 from .looks import Looks, Replay
 from .numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, NotFollowed, on_filled
 from .plan import StepRecording
@@ -29,6 +29,9 @@ from .script import NotScriptable, Scripts
 from .stand_ins import is_number
 from .unseen import Unseen
 from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
+
+if TYPE_CHECKING:
+    from ..shard import Shard
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"
@@ -55,7 +58,7 @@ class CapturedStep:
         function: Callable[..., Any] | tuple[Callable[..., Any], ...],
         state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
-        subject: Subject | None = None,
+        subject: Shard | None = None,
         known: Recordings | None = None,
         reach: Reach | None = None,
     ) -> None:

@@ -124,8 +124,7 @@ class _Observed:
                 if frame.f_lasti < 0 or _begins(code.co_code[frame.f_lasti : frame.f_lasti + 2]):
                     self._begun.add(id(frame))
                 elif id(frame) not in self._begun:
-                    place = f" at {os.path.basename(code.co_filename)}:{frame.f_lineno} in {code.co_name}"
-                    self.reads.append(("a generator that goes on from step to step", place))
+                    self.reads.append(("a generator that goes on from step to step", _described(frame)))
         elif event == "c_call":
             what = _read_by(called)
             if what is not None:
@@ -159,9 +158,7 @@ def _place_of(frame: types.FrameType | None) -> str | None:
         if package not in sys.stdlib_module_names or package == "logging":  # a message's time decides nothing
             return None
         frame = frame.f_back
-    if frame is None:
-        return None
-    return f" at {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
+    return None if frame is None else _described(frame)
 
 
 _PACKAGE = Path(__file__).parents[2]
@@ -185,9 +182,8 @@ def _kind(file: str) -> int:
     return found
 
 
-def user_place() -> str:
-    """` at model.py:12 in forward`: the innermost line of user's code in this step; empty in backward or update."""
-    frame: Any = sys._getframe(1)
+def _users_frame(frame: Any) -> Any:
+    """Find the innermost frame of user's code in this step; None in backward or update."""
     known = _kinds.get  # called for each operator of a recorded step, under some twenty frames
     while frame is not None:
         file = frame.f_code.co_filename
@@ -195,9 +191,15 @@ def user_place() -> str:
         if kind is None:
             kind = _kind(file)
         if kind:
-            return _described(frame) if kind == 1 else ""
+            return frame if kind == 1 else None
         frame = frame.f_back
-    return ""
+    return None
+
+
+def user_place() -> str:
+    """` at model.py:12 in forward`: the innermost line of user's code in this step; empty in backward or update."""
+    frame = _users_frame(sys._getframe(1))
+    return "" if frame is None else _described(frame)
 
 
 def place_of_error(error: BaseException) -> str:
@@ -215,15 +217,8 @@ def place_of_error(error: BaseException) -> str:
 
 def in_a_loop() -> bool:
     """Return True if the innermost line of user's code in this step lies in a loop of its function."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        kind = _kind(frame.f_code.co_filename)
-        if kind == 1:
-            return any(begin <= frame.f_lasti <= end for begin, end in loops_in(frame.f_code))
-        if kind == -1:
-            return False
-        frame = frame.f_back
-    return False
+    frame = _users_frame(sys._getframe(1))
+    return frame is not None and any(begin <= frame.f_lasti <= end for begin, end in loops_in(frame.f_code))
 
 
 def called_by_user() -> str | None:

@@ -107,19 +107,10 @@ def of_fixed(scope: Scope, value: Any, where: str) -> Reader:
     return Reader(scope, where, "", lambda: value, lambda other: None)
 
 
-def of_defaults(scope: Scope, function: types.FunctionType, name: str) -> Reader:
-    """Read the defaults of a function's arguments: `__defaults__` or `__kwdefaults__`."""
-    where, put = f"the defaults of {function.__qualname__}", partial(setattr, function, name)
-    read = partial(getattr, function, name)
-    return Reader(scope, where, name, read, put, lambda guards: guards.attribute(function, name))
-
-
 def of_attribute(scope: Scope, holder: Any, where: str, name: str) -> Reader:
-    """Read an attribute that a package computes, such as `torch.backends.cudnn.benchmark`."""
-    put = partial(setattr, holder, name)
-    return Reader(
-        scope, where, name, partial(getattr, holder, name), put, lambda guards: guards.attribute(holder, name)
-    )
+    """Read an attribute that is computed, such as `torch.backends.cudnn.benchmark` or a function's defaults."""
+    read, put = partial(getattr, holder, name), partial(setattr, holder, name)
+    return Reader(scope, where, name, read, put, lambda guards: guards.attribute(holder, name))
 
 
 def of_result(scope: Scope, function: Callable[[], Any], where: str) -> Reader:

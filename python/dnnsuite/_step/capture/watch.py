@@ -24,7 +24,7 @@ from .hidden_reads import HiddenReads
 from .looks import Replay, ValueChanged
 from .numbers import ChangingNumbers, FollowedStep, NotFollowed, updates_of
 from .plan import StepRecording
-from .python_state import held_in, python_values
+from .python_state import python_values
 from .record import StepRecorder
 from .script import NotScriptable, SameBits, Scripts, described
 from .stand_ins import followed_in_math
@@ -96,7 +96,7 @@ class StepWatch:
     ) -> torch.Tensor:
         """Run a step inside of a recorder, and `end` after it; return its losses."""
         before, recording = tensors_left(self.array), recorder.recording
-        hidden = HiddenReads(recorder, trace, partial(held_in, self.array))
+        hidden = HiddenReads(recorder, trace)
         with recorder, hidden, followed_in_math(self.numbers.spaces):
             with self.unseen.watching():
                 losses = self.run(given)
