@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import torch
 from ..errors import BadData, InvalidArgument
-
-if TYPE_CHECKING:
-    import torch
 
 
 class BatchesInTurn:
@@ -33,8 +32,6 @@ class BatchesInTurn:
     @classmethod
     def drawn(cls, draw: Callable[[torch.Generator], tuple[torch.Tensor, ...]], seed: int, what: str) -> BatchesInTurn:
         """Batches that `draw` makes of one generator in turn; `what` says what they are, for the record."""
-        import torch
-
         record = {"source": f"drawn: {what}", "licence": "none needed"}
         return cls(lambda: functools.partial(draw, torch.Generator().manual_seed(seed)), record)
 
@@ -163,8 +160,6 @@ class ArrayBatches:
 
     def _rows(self, i: int) -> torch.Tensor:
         """Indices of the samples in batch i, `[N]`."""
-        import torch
-
         count = len(self.samples[0])
         first, parts = i * self.batch_size, []
         while first < (i + 1) * self.batch_size:
@@ -176,8 +171,6 @@ class ArrayBatches:
 
     def _order(self, number: int) -> torch.Tensor:
         """Return the order of the samples in a pass."""
-        import torch
-
         if number not in self._orders:
             self._orders = {n: order for n, order in self._orders.items() if n == number - 1}
             self._orders[number] = torch.randperm(len(self.samples[0]), generator=self._generator(0, number))
@@ -185,8 +178,5 @@ class ArrayBatches:
 
     def _generator(self, stream: int, number: int) -> torch.Generator:
         """Return a generator of its own for each pass and each batch, so that none needs those before it."""
-        import numpy as np
-        import torch
-
         words = np.random.SeedSequence([self.seed & (2**64 - 1), stream, number]).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(words[0] >> np.uint64(1)))

@@ -7,15 +7,13 @@ import hashlib
 import io
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from . import mnist
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 SIDE = 32
 # The archive for Python, and the one for C, each as unpacked or lying in the root itself.
@@ -102,8 +100,6 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _unpickled(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    import numpy as np
-
     content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     images = np.asarray(content[b"data"], np.uint8).reshape(-1, 3, SIDE, SIDE)
     return images, np.asarray(content[b"fine_labels"], np.int64)
@@ -111,8 +107,6 @@ def _unpickled(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]
 
 def _binary(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Records of a coarse label, a fine label and the pixels."""
-    import numpy as np
-
     records = np.fromfile(path, np.uint8).reshape(-1, 2 + _PIXELS)
     return records[:, 2:].reshape(-1, 3, SIDE, SIDE), records[:, 1].astype(np.int64)
 
@@ -120,8 +114,6 @@ def _binary(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
 def digits(path: Path, part: str) -> ColourPictures:
     """Read scikit-learn's digits, each of their 8 x 8 pixels as 4 x 4 in three equal colours; every eighth
     validates."""
-    import numpy as np
-
     table = np.loadtxt(path, delimiter=",")
     table = table[(np.arange(len(table)) % 8 == 0) == (part == "valid")]
     small = np.minimum(table[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 1, 8, 8)
@@ -132,8 +124,6 @@ def digits(path: Path, part: str) -> ColourPictures:
 
 def _synthetic(seed: int, part: str) -> ColourPictures:
     """Draw pictures: each class has coarse patches of colours of its own, and every picture adds noise."""
-    import numpy as np
-
     key = seed & (2**64 - 1)
     colours = np.random.Generator(np.random.Philox(key=key)).integers(64, 192, (_SYNTHETIC_CLASSES, 3, 4, 4))
     draws = np.random.Generator(np.random.Philox(key=[key, 1 + (part == "valid")]))

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import npt, torch
+from .._lazy import numpy as np
 from ..errors import InvalidArgument
 from .text import Corpus
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import torch
 
 IGNORE = -100  # the target of a position that is not trained on: `ignore_index` of torch's cross-entropy
 
@@ -54,8 +51,6 @@ class MaskedLM:
     def __init__(
         self, corpus: Corpus, batch_size: int = 32, seq_len: int = 32, seed: int = 0, masked_fraction: float = 0.15
     ) -> None:
-        import numpy as np
-
         for name, size in (("batch_size", batch_size), ("seq_len", seq_len)):
             if size < 1:
                 raise InvalidArgument(f"{name} {size} is below 1")
@@ -80,9 +75,6 @@ class MaskedLM:
 
     def batch(self, i: int) -> MaskedBatch:
         """Return the i-th batch since training began, `i >= 0`, independent of earlier calls."""
-        import numpy as np
-        import torch
-
         if i < 0:
             raise InvalidArgument(f"batch {i} does not exist: batches count from 0")
         sequences = self._sequences[self._rows(i)].astype(np.int64)  # [N, L]
@@ -100,8 +92,6 @@ class MaskedLM:
 
     def _mask(self, sequences: npt.NDArray[np.int64], i: int) -> tuple[npt.NDArray[np.int64], ...]:
         """Draw positions, targets and replacements, each `[N, P]`."""
-        import numpy as np
-
         length, chosen = self.seq_len, self.num_masked
         draws = self._generator(_BATCH_STREAM, i).random((len(sequences), length + 2 * chosen))
         # The P smallest of L uniform numbers are P places without repetition; specials come last.
@@ -117,8 +107,6 @@ class MaskedLM:
 
     def _generator(self, stream: int, number: int) -> np.random.Generator:
         """Return the random numbers of one batch or epoch, from a counter: each can be made without the others."""
-        import numpy as np
-
         key = np.array([self.seed & (2**64 - 1), stream], dtype=np.uint64)
         counter = np.array([0, 0, 0, number], dtype=np.uint64)  # the low words count within the stream
         return np.random.Generator(np.random.Philox(key=key, counter=counter))

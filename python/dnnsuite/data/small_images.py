@@ -6,15 +6,13 @@ from __future__ import annotations
 import hashlib
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument
 from . import mnist
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 CLASSES = 10
 
@@ -37,8 +35,6 @@ def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, 
 
     Raises as `mnist.load` does, and InvalidArgument naming a damaged file.
     """
-    import numpy as np
-
     root = root_of(kind, dataroot)
     names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
     for folder in [root / name for name in FOLDERS] if root else []:
@@ -55,8 +51,6 @@ def load(kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, 
 
 def _binary(path: Path) -> tuple[Any, Any]:
     """Rows of a label and its pixels."""
-    import numpy as np
-
     content = np.fromfile(path, np.uint8)
     if not len(content) or len(content) % (1 + _PIXELS):
         raise InvalidArgument(
@@ -76,8 +70,6 @@ def _pickled(path: Path) -> tuple[Any, Any]:
 
 
 def _checked(path: Path, pixels: Any, labels: Any) -> tuple[Any, Any]:
-    import numpy as np
-
     pixels, labels = np.asarray(pixels, np.uint8), np.asarray(labels, np.uint8)
     if pixels.shape != (len(labels), _PIXELS) or labels.max(initial=0) >= CLASSES:
         raise InvalidArgument(f"{path} has pixels {list(pixels.shape)} for {len(labels)} labels: it is damaged")

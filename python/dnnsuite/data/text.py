@@ -15,14 +15,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 from . import _cache, _sources
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 SOURCES = ("auto", "pydoc", "wikitext", "synthetic")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # their numbers are their places in this row
@@ -107,8 +105,6 @@ def _tokenised(raw: _sources.RawText, vocab_size: int) -> Corpus:
 
 
 def tokenise(raw: _sources.RawText, vocab_size: int, version: str) -> Corpus:
-    import numpy as np
-
     tokenizer = train_tokenizer(raw.paragraphs(), vocab_size)
     parts = []
     paragraphs = raw.paragraphs()
@@ -147,8 +143,6 @@ def at_most(paragraphs: Iterator[str], characters: int) -> Iterator[str]:
 
 def _synthetic(vocab_size: int, seed: int) -> Corpus:
     """Tokens by Zipf's law: the r-th most frequent word has a share of about 1/r."""
-    import numpy as np
-
     ordinary = vocab_size - len(SPECIALS)
     share = np.cumsum(1.0 / np.arange(1, ordinary + 1))
     # Philox by its key, not by a SeedSequence: the numbers are then defined by the algorithm alone.
@@ -165,8 +159,6 @@ def _corpus(tokens: npt.NDArray[np.int32], vocab_size: int, source: str, licence
 
 
 def _write(corpus: Corpus, folder: Path) -> None:
-    import numpy as np
-
     np.save(folder / "tokens.npy", corpus.tokens)
     record = {key: value for key, value in vars(corpus).items() if key != "tokens"}
     record["tokens"] = len(corpus.tokens)
@@ -174,8 +166,6 @@ def _write(corpus: Corpus, folder: Path) -> None:
 
 
 def _read(folder: Path) -> Corpus:
-    import numpy as np
-
     record = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     tokens = np.load(folder / "tokens.npy", mmap_mode="r", allow_pickle=False)
     if tokens.dtype != np.int32 or tokens.shape != (record["tokens"],):

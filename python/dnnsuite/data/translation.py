@@ -9,16 +9,13 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import npt, torch
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from . import _cache
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import torch
 
 WMT16_VOCABULARY = 32_317  # pieces of `vocab.bpe.32000` and the four specials
 SPECIALS = ("<pad>", "<unk>", "<s>", "<\\s>")  # their numbers are their places in this row
@@ -107,8 +104,6 @@ def load(
 
 def _within(pairs: Pairs, longest: int) -> Pairs:
     """Return the pairs of which neither sentence is longer."""
-    import numpy as np
-
     kept = np.flatnonzero((pairs.source.lengths <= longest) & (pairs.target.lengths <= longest))
     if not len(kept):
         raise InvalidArgument(f"{pairs.origin.source}: no pair of sentences of {longest} pieces or fewer")
@@ -120,8 +115,6 @@ def _within(pairs: Pairs, longest: int) -> Pairs:
 
 
 def _joined(sentences: Iterator[npt.NDArray[np.int32]]) -> Sentences:
-    import numpy as np
-
     rows = list(sentences)
     starts = np.cumsum([0, *map(len, rows)])
     return Sentences(np.concatenate(rows), starts)
@@ -160,8 +153,6 @@ def _number(folder: Path) -> _Numbers:
 
 
 def _number_file(path: Path, numbers: dict[str, int]) -> Sentences:
-    import numpy as np
-
     pieces, starts = array("i"), array("q", [0])
     for line in _lines(path):
         pieces.append(BEGIN)
@@ -183,8 +174,6 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _write(numbers: _Numbers, folder: Path) -> None:
-    import numpy as np
-
     source, target, vocab_size = numbers
     record = {"vocab_size": vocab_size}
     for name, side in (("source", source), ("target", target)):
@@ -195,8 +184,6 @@ def _write(numbers: _Numbers, folder: Path) -> None:
 
 
 def _read(folder: Path) -> _Numbers:
-    import numpy as np
-
     record = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
     sides = []
     for name in ("source", "target"):
@@ -210,8 +197,6 @@ def _read(folder: Path) -> _Numbers:
 
 
 def _synthetic(vocab_size: int, longest: int, seed: int) -> Pairs:
-    import numpy as np
-
     words = vocab_size - len(SPECIALS)
     if words < 1:
         raise InvalidArgument(f"vocab_size must be above {len(SPECIALS)}, the specials; got {vocab_size}")
@@ -248,9 +233,6 @@ class Batches:
         self._order = self._shuffled()
 
     def next(self) -> Batch:
-        import numpy as np
-        import torch
-
         if self._at == len(self._order):
             self._epoch, self._at = self._epoch + 1, 0
             self._order = self._shuffled()
@@ -263,8 +245,6 @@ class Batches:
 
     def _shuffled(self) -> npt.NDArray[np.int64]:
         """Indices of the pairs in each batch of the epoch, `[batches, N]`."""
-        import numpy as np
-
         key = np.array([self.seed & (2**64 - 1), self._epoch], dtype=np.uint64)
         random = np.random.Generator(np.random.Philox(key=key))
         whole = len(self.pairs.source.lengths) // self.batch_size * self.batch_size
@@ -278,9 +258,6 @@ class Batches:
 
 def _padded(side: Sentences, rows: npt.NDArray[np.int64]) -> torch.Tensor:
     """Return the sentences as columns, `[longest, N]`."""
-    import numpy as np
-    import torch
-
     lengths = side.lengths[rows]
     columns = np.full((int(lengths.max()), len(rows)), PAD, dtype=np.int64)
     for column, row in enumerate(rows):

@@ -7,16 +7,14 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument
 from . import _cache, text
 from ._origin import Origin, named, root_of
 from ._sources import WIKITEXT_FOLDERS
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 WIKITEXT_2_WORDS = 33_278
 END_OF_LINE = "<eos>"
@@ -122,8 +120,6 @@ def _number(folder: Path, names: list[str]) -> _Numbers:
 def _number_file(path: Path, numbers: dict[str, int]) -> npt.NDArray[np.int32]:
     from array import array
 
-    import numpy as np
-
     found = array("i")
     with path.open("rb") as file:
         for line_number, line in enumerate(file, 1):
@@ -138,8 +134,6 @@ def _number_file(path: Path, numbers: dict[str, int]) -> npt.NDArray[np.int32]:
 
 
 def _write(words: _Numbers, folder: Path) -> None:
-    import numpy as np
-
     for part in _PARTS:
         np.save(folder / f"{part}.npy", getattr(words, part))
     record = {"vocab_size": words.vocab_size} | {part: len(getattr(words, part)) for part in _PARTS}
@@ -147,8 +141,6 @@ def _write(words: _Numbers, folder: Path) -> None:
 
 
 def _read(folder: Path) -> _Numbers:
-    import numpy as np
-
     record = json.loads((folder / "words.json").read_text(encoding="utf-8"))
     train, valid = (np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False) for part in _PARTS)
     for part, numbers in zip(_PARTS, (train, valid), strict=True):

@@ -9,17 +9,15 @@ one of the mini-batches: every sixteenth plays anew, which is the wait for data.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import torch
 from ..data import games
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
 from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
 
 _EPOCHS, _GAMMA, _LAMBDA = 4, 0.99, 0.95
 _UPDATES = 10_000_000 // 1024  # of a training, in which the learning rate falls to 0, at 128 frames of 8 games
@@ -31,9 +29,6 @@ class Played:
     returns and advantages `[N]`, and the clip and weights of the loss `[3]`."""
 
     def __init__(self, config: JobConfig, options: Values) -> None:
-        import numpy as np
-        import torch
-
         steps, copies, parts = (options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
         if min(steps, copies, parts) < 1 or steps * copies < parts:
             raise InvalidArgument(
@@ -52,8 +47,6 @@ class Played:
 
     def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
         """Return the next mini-batch; of a new rollout if all have been learned from."""
-        import torch
-
         if not self._parts:
             with torch.no_grad():
                 whole = self._rollout(model)
@@ -68,9 +61,6 @@ class Played:
 
     def _rollout(self, model: Any) -> list[torch.Tensor]:
         """Play the present policy in every game at once: frames and games are the first dimension."""
-        import numpy as np
-        import torch
-
         from ._ppo import returns
 
         seen, kept, rewards, alive = [], [], [], []

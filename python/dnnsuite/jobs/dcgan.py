@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import batches, crops, imagenet
 from ..errors import InvalidArgument
 from . import distributed
@@ -19,9 +20,6 @@ from ._job import JobConfig
 from .declared_job import declare, widened
 from .fused import samplers
 from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
 
 _SIZE = 64
 
@@ -34,8 +32,6 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
 
 def images_and_noise(config: JobConfig, options: Values, scope: str = "student") -> batches.ArrayBatches:
     """Images `[N, 3, 64, 64]` in [-1, 1] and noise `[N, nz, 1, 1]`."""
-    import torch
-
     if options["imageSize"] != _SIZE:
         raise InvalidArgument(f"imageSize {options['imageSize']}: the layers of DCGAN are for images of {_SIZE}")
     found = crops.load(config.data, config.dataroot, _SIZE, seed=config.data_seed)
@@ -60,15 +56,11 @@ def files(config: JobConfig, options: Values, scope: str = "student") -> Any:
 
 
 def _noise(count: int, options: Values, generator: torch.Generator | None) -> torch.Tensor:
-    import torch
-
     return torch.randn(count, options["nz"], 1, 1, generator=generator)
 
 
 def judged(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the discriminator on real images and on the generator's."""
-    import torch
-
     softplus = torch.nn.functional.softplus
     found, made = widened(gan.discriminator(real)), widened(gan.discriminator(gan.generator(noise)))
     return softplus(-found).mean() + softplus(made).mean()
@@ -76,8 +68,6 @@ def judged(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 
 def passed(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the generator's images with the label of real ones."""
-    import torch
-
     return torch.nn.functional.softplus(-widened(gan.discriminator(gan.generator(noise)))).mean()
 
 

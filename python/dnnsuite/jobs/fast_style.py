@@ -11,6 +11,8 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import Image, torch
+from .._lazy import numpy as np
 from ..data import imagenet, photographs
 from ..data.batches import Pooled
 from ..errors import InvalidArgument
@@ -19,8 +21,6 @@ from .declared_job import declare, widened
 from .workload import Made, Preset, Values, Workload
 
 if TYPE_CHECKING:
-    import torch
-
     from ..models import VGG16Features
 
 _BATCHES = 4  # in the pool
@@ -38,10 +38,6 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
 
 def style_image(options: Values) -> torch.Tensor:
     """`[1, 3, style_size, style_size]`, 0 to 255."""
-    import numpy as np
-    import torch
-    from PIL import Image
-
     path, size = options["style_image"], options["style_size"]
     image = photographs.decode(path) if path else Image.fromarray(photographs.Noise().picture(256, 256))
     pixels = np.array(image.resize((size, size), Image.Resampling.LANCZOS), dtype=np.float32)
@@ -81,8 +77,6 @@ def loss(model: Any, images: torch.Tensor) -> torch.Tensor:
 
 def load_vgg16(features: VGG16Features, path: str) -> None:
     """Load the weights of torchvision's vgg16 (its state_dict). Raises InvalidArgument naming a file without them."""
-    import torch
-
     names = features.state_dict()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

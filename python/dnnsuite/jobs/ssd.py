@@ -9,8 +9,9 @@ of 2019 downloaded one, unless `weights` names a file of torchvision's ResNet-34
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import detection
 from ..data.batches import BatchesInTurn
 from ..data.endless import EndlessLoader
@@ -19,9 +20,6 @@ from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
 from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
@@ -35,8 +33,6 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
 
 
 def _weights(path: str) -> dict[str, torch.Tensor]:
-    import torch
-
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
@@ -79,8 +75,6 @@ class Coco:
 
 
 def _drawn(config: JobConfig, options: Values) -> BatchesInTurn:
-    import torch
-
     from ..models import multibox
 
     count = options["images"] or 2 * config.batch_size

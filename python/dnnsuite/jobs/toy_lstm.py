@@ -6,16 +6,15 @@ Everybody trains on the same waves; three are held out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import torch
 from ..data.batches import WholeBatch
 from ..errors import InvalidArgument, did_you_mean
 from ._job import JobConfig
 from .declared_job import declare
 from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
 
 _PERIOD, _WAVES, _HELD_OUT = 20, 100, 3
 _DATA_SEED = 2  # the original's
@@ -30,9 +29,6 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
 
 def waves(config: JobConfig, options: Values, chosen: slice = slice(_HELD_OUT, None)) -> WholeBatch:
     """Waves `[97, T-1]` and the same one step later, as one batch of a single sample."""
-    import numpy as np
-    import torch
-
     length = options["length"]
     if length < 2:
         raise InvalidArgument(f"length {length}: a value and the one after it are needed, so 2 or more")
@@ -47,14 +43,10 @@ def waves(config: JobConfig, options: Values, chosen: slice = slice(_HELD_OUT, N
 
 
 def loss(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.mse_loss(model(x), y)
 
 
 def _dtype(options: Values) -> torch.dtype:
-    import torch
-
     if options["dtype"] not in _DTYPES:
         hint = did_you_mean(str(options["dtype"]), _DTYPES)
         raise InvalidArgument(f"dtype {options['dtype']!r} is not one of {', '.join(_DTYPES)}{hint}")

@@ -7,16 +7,14 @@ how many pieces a pair has, to turn the rate into tokens.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import translation
 from ..data.batches import BatchesInTurn
 from ._job import JobConfig
 from .declared_job import declare, widened
 from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
@@ -50,8 +48,6 @@ def sentences(config: JobConfig, options: Values) -> BatchesInTurn:
 
 def loss(model: Any, source: torch.Tensor, target: torch.Tensor, lengths: Any) -> torch.Tensor:
     """Cross-entropy of smoothed labels per pair."""
-    import torch
-
     from ..models.gnmt import label_smoothing_loss
 
     logits = widened(model(source, torch.tensor(lengths), target[:-1]))

@@ -6,17 +6,15 @@ All pictures are in memory, and a batch is taken from them; a second rate has a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import batches, mnist
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ._job import JobConfig
 from .declared_job import declare, widened
 from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
 
 _TEST_BATCH = 128  # of the original, whatever the training has
 
@@ -55,8 +53,6 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
 
 def loss(model: Any, x: torch.Tensor) -> torch.Tensor:
     """Cross-entropy and divergence, summed over the batch."""
-    import torch
-
     from .. import models
 
     reconstruction, mean, log_variance = model(x)
@@ -69,8 +65,6 @@ def loss_per_image(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def _pixels(found: mnist.Pictures, device: str) -> torch.Tensor:
-    import torch
-
     return torch.from_numpy(found.images.copy()).flatten(1).to(device)
 
 

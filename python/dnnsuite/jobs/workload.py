@@ -13,11 +13,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from .._lazy import torch
 from ..errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
-    import torch
-
     from ._job import JobConfig
 
 Values = Mapping[str, Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import torch
 from .._runs.failures import NotTraining
 from ._method import Observations
 
@@ -21,8 +22,6 @@ def fingerprints(job: Job) -> list[tuple[float, float]]:
     weights = job.weights() if job.trains else []
     if not weights:
         return []
-    import torch
-
     with torch.no_grad():
         return [(float(weight.sum(dtype=torch.float64)), float(weight.norm(dtype=torch.float64))) for weight in weights]
 

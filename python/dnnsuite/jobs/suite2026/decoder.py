@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from ..._lazy import numpy as np
 from ...data.batches import ArrayBatches, WholeBatch
 from ...errors import BadData, InvalidArgument
 from .._job import JobConfig
@@ -173,8 +174,6 @@ def tokens_of(config: JobConfig, vocab: int) -> tuple[torch.Tensor, dict[str, An
 
 
 def _shard(path: Path, vocab: int) -> torch.Tensor:
-    import numpy as np
-
     size = path.stat().st_size - 4 * _HEAD
     if size < 2 or size % 2:
         raise BadData(f"{path} is not a shard of tokens, which is a head of {_HEAD} int32 and uint16 after it")
