@@ -15,7 +15,7 @@ from .._lazy import npt, torch
 from .._lazy import numpy as np
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument, Unavailable
-from ._origin import Origin, named, root_of
+from ._origin import Origin, named, root_of, sha256_of
 
 ML_20M = (138_493, 26_744)  # users and items of MovieLens-20M
 ML_20M_INTERACTIONS = 19_861_770  # its 20 000 263 ratings, less the last of each user
@@ -96,13 +96,9 @@ def read(path: Path) -> Interactions:
     latest = table["timestamp"].groupby(users).idxmax()
     train = ~table.index.isin(latest)
     pairs = np.unique(users[train].astype(np.int64) * len(titles) + items[train])
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
     licence = "GroupLens: for research, not to be redistributed"
     source = named(f"MovieLens, {path.parent.name}/{path.name}", path.parent)
-    origin = Origin(source, licence, len(pairs), digest.hexdigest())
+    origin = Origin(source, licence, len(pairs), sha256_of(path))
     return Interactions(pairs, len(names), len(titles), origin)
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from .._lazy import npt, torch
 from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from . import _cache
-from ._origin import Origin, named, root_of
+from ._origin import Origin, named, root_of, sha256_of
 
 WMT16_VOCABULARY = 32_317  # pieces of `vocab.bpe.32000` and the four specials
 SPECIALS = ("<pad>", "<unk>", "<s>", "<\\s>")  # their numbers are their places in this row
@@ -24,7 +23,7 @@ VOCABULARY = "vocab.bpe.32000"
 SOURCE, TARGET = (f"train.tok.clean.bpe.32000.{language}" for language in ("en", "de"))
 
 FOLDERS = (".", "wmt16")
-_FORMAT = 1  # of the cached entry
+_FORMAT = 2  # of the cached entry
 _SYNTHETIC_PAIRS = 20_480
 _MEDIAN_WORDS, _SIGMA = 22.0, 0.6  # of a sentence: log-normal, cut at the longest
 _BATCHES_IN_SHARD = 80  # which are sorted by length: what the batches of a bucket have in common
@@ -121,25 +120,19 @@ def _joined(sentences: Iterator[npt.NDArray[np.int32]]) -> Sentences:
 
 
 def _files(folder: Path) -> Pairs:
-    digest = hashlib.sha256()
     for name in (VOCABULARY, SOURCE, TARGET):
         if not (folder / name).is_file():
             raise InvalidArgument(f"{folder} has no {name}, which belongs to {VOCABULARY}, {SOURCE} and {TARGET}")
-        with (folder / name).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    key = hashlib.sha256(f"{_FORMAT} {digest.hexdigest()}".encode()).hexdigest()[:24]
-    source, target, vocab_size = _cache.cached(f"pairs-{key}", lambda: _number(folder), _write, _read)
-    origin = Origin(
-        named(f"WMT16, {SOURCE} and .de", folder), "that of the user's files", len(source.lengths), digest.hexdigest()
-    )
-    return Pairs(source, target, vocab_size, origin)
+    digest = sha256_of(*(folder / name for name in (VOCABULARY, SOURCE, TARGET)))
+    key = hashlib.sha256(f"{_FORMAT} {digest}".encode()).hexdigest()[:24]
+    arrays, known = _cache.cached_arrays(f"pairs-{key}", lambda: _number(folder))
+    source, target = (Sentences(arrays[f"{side}-pieces"], arrays[f"{side}-starts"]) for side in ("source", "target"))
+    name = named(f"WMT16, {SOURCE} and .de", folder)
+    origin = Origin(name, "that of the user's files", len(source.lengths), digest)
+    return Pairs(source, target, known["vocab_size"], origin)
 
 
-_Numbers = tuple[Sentences, Sentences, int]
-
-
-def _number(folder: Path) -> _Numbers:
+def _number(folder: Path) -> _cache.Arrays:
     pieces = [*SPECIALS, *(line.strip() for line in _lines(folder / VOCABULARY))]
     numbers = {piece: number for number, piece in enumerate(pieces)}
     source, target = (_number_file(folder / name, numbers) for name in (SOURCE, TARGET))
@@ -149,7 +142,12 @@ def _number(folder: Path) -> _Numbers:
         raise InvalidArgument(
             f"{folder / shorter} ends after line {line}, and the other file has {max(a, b)}: they are not aligned"
         )
-    return source, target, len(pieces)
+    arrays = {
+        f"{name}-{what}": getattr(side, what)
+        for name, side in (("source", source), ("target", target))
+        for what in ("pieces", "starts")
+    }
+    return arrays, {"vocab_size": len(pieces)}
 
 
 def _number_file(path: Path, numbers: dict[str, int]) -> Sentences:
@@ -171,29 +169,6 @@ def _lines(path: Path) -> Iterator[str]:
                 yield line.decode()
             except UnicodeDecodeError as error:
                 raise InvalidArgument(f"{path}, line {number}: not UTF-8 text ({error})") from error
-
-
-def _write(numbers: _Numbers, folder: Path) -> None:
-    source, target, vocab_size = numbers
-    record = {"vocab_size": vocab_size}
-    for name, side in (("source", source), ("target", target)):
-        np.save(folder / f"{name}-pieces.npy", side.pieces)
-        np.save(folder / f"{name}-starts.npy", side.starts)
-        record[name] = len(side.pieces)
-    (folder / "pairs.json").write_text(json.dumps(record), encoding="utf-8")
-
-
-def _read(folder: Path) -> _Numbers:
-    record = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
-    sides = []
-    for name in ("source", "target"):
-        pieces, starts = (
-            np.load(folder / f"{name}-{what}.npy", mmap_mode="r", allow_pickle=False) for what in ("pieces", "starts")
-        )
-        if not len(pieces) == record[name] == starts[-1]:
-            raise ValueError(f"{folder}: {name} has {len(pieces)} pieces, not {record[name]}")
-        sides.append(Sentences(pieces, starts))
-    return sides[0], sides[1], record["vocab_size"]
 
 
 def _synthetic(vocab_size: int, longest: int, seed: int) -> Pairs:
