@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Image", "lazy", "npt", "numpy", "pandas", "torch"]
+__all__ = ["Image", "Late", "lazy", "npt", "numpy", "pandas", "torch"]
 
 
-class _Late(ModuleType):
+class Late(ModuleType):
     """A module that is imported when something of it is first used."""
 
     def __getattr__(self, name: str) -> Any:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from PIL import Image as Image
 else:
     names = ("numpy", "numpy.typing", "pandas", "torch", "PIL.Image")
-    numpy, npt, pandas, torch, Image = map(_Late, names)
+    numpy, npt, pandas, torch, Image = map(Late, names)
 
 
 def lazy(

@@ -46,6 +46,44 @@ class BatchesInTurn:
         return self._draw()
 
 
+class Rollouts:
+    """Batches that a model makes.
+
+    Args:
+        play: (model, generator) → some batches; they are trained on, the last one first, before it is called again.
+        seed: seed of the generator.
+        record: provenance, for the record.
+    """
+
+    def __init__(
+        self,
+        play: Callable[[Any, torch.Generator], list[tuple[torch.Tensor, ...]]],
+        seed: int,
+        record: Mapping[str, Any],
+    ) -> None:
+        self.record, self.sizes = dict(record), dict[str, Any]()
+        self._play, self._generator = play, torch.Generator().manual_seed(seed)
+        self._left: list[tuple[torch.Tensor, ...]] = []
+
+    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
+        """Return batch i since training began; called for every i in ascending order."""
+        if not self._left:
+            with torch.no_grad():
+                self._left = self._play(model, self._generator)
+        return self._left.pop()
+
+
+def shuffled(
+    whole: Sequence[torch.Tensor], parts: int, generator: torch.Generator, epochs: int = 1
+) -> list[tuple[torch.Tensor, ...]]:
+    """Return `parts` equal parts of samples in a new order, for each of some epochs; tensors of one first size."""
+    found: list[tuple[torch.Tensor, ...]] = []
+    for _ in range(epochs):
+        order = torch.randperm(len(whole[0]), generator=generator).to(whole[0].device)
+        found += [tuple(x[own] for x in whole) for own in order.chunk(parts)]
+    return found
+
+
 class Pooled:
     """Batches that were made beforehand, one after the other; `record` is as that of `ArrayBatches`."""
 

@@ -17,7 +17,7 @@ from ..data import games
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload
+from .workload import Made, Preset, Values, Workload, models
 
 _EPOCHS, _GAMMA, _LAMBDA = 4, 0.99, 0.95
 _UPDATES = 10_000_000 // 1024  # of a training, in which the learning rate falls to 0, at 128 frames of 8 games
@@ -99,12 +99,6 @@ class Played:
         self._environment.close()
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models.nature_cnn import NatureCNN
-
-    return NatureCNN(options["actions"])
-
-
 def loss(model: Any, images: torch.Tensor, *batch: torch.Tensor) -> torch.Tensor:
     from ._ppo import clipped_loss
 
@@ -126,7 +120,7 @@ declare(
             "env_name": "PongNoFrameskip-v4", "num_steps": 128, "num_processes": 8, "num_mini_batch": _PARTS,
             "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
         },
-        model=model,
+        model=lambda options, hyper: models.NatureCNN(options["actions"]),
         data=Played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),

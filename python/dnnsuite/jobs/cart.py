@@ -76,10 +76,6 @@ def standardized_returns(rewards: list[float], ends: list[bool], gamma: float) -
     return (values - values.mean()) / (values.std() + torch.finfo(torch.float32).eps)
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    return torch.nn.Sequential(torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
-
-
 def loss(model: Any, chosen: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
     return -(chosen * returns).sum()
 
@@ -90,7 +86,9 @@ declare(
         description="REINFORCE with a policy of 128 units on CartPole",
         unit="env steps",
         options={"gamma": 0.99, "update_every": 1000},
-        model=model,
+        model=lambda options, hyper: torch.nn.Sequential(
+            torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2)
+        ),
         data=Played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr"}),

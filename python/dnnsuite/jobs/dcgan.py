@@ -19,15 +19,9 @@ from . import distributed
 from ._job import JobConfig
 from .declared_job import declare, widened
 from .fused import samplers
-from .workload import Made, Preset, Values, Workload
+from .workload import Made, Preset, Values, Workload, models
 
 _SIZE = 64
-
-
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models import GAN
-
-    return GAN(options["nz"], options["ngf"], options["ndf"])
 
 
 def images_and_noise(config: JobConfig, options: Values, scope: str = "student") -> batches.ArrayBatches:
@@ -83,7 +77,7 @@ WORKLOAD = Workload(
     options={"imageSize": _SIZE, "nz": 100, "ngf": 64, "ndf": 64, "lr": 2e-4, "beta1": 0.5, "workers": 8},
     hyper={"lr": 2e-4, "beta1": 0.5},
     sample=sample,
-    model=model,
+    model=lambda options, hyper: models.GAN(options["nz"], options["ngf"], options["ndf"]),
     data=images_and_noise,
     loss={"discriminator": judged, "generator": passed},
     optimizer=Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)}),

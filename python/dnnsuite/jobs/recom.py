@@ -15,16 +15,13 @@ from ..data.batches import BatchesInTurn
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _HELD_OUT = 1 << 16  # added to the seed of draws that are not trained on
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
-
-    from ..models.neumf import NeuMF
-
-    return NeuMF(options["users"], options["items"], options["factors"], _widths(options["layers"]))
+    return models.NeuMF(options["users"], options["items"], options["factors"], _widths(options["layers"]))
 
 
 def interactions(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:

@@ -16,7 +16,7 @@ from ..data.order import Order
 from ..errors import InvalidArgument, Unavailable
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 CROP = 256
 
@@ -63,12 +63,6 @@ def files(config: JobConfig, options: Values) -> Any:
     return loader, lambda batch: tuple(part.float() / 255 for part in batch), pictures.origin
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from .. import models
-
-    return models.ESPCN(options["upscale_factor"])
-
-
 def loss(model: Any, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.mse_loss(widened(model(low)), high)
 
@@ -85,7 +79,7 @@ declare(
         description="ESPCN makes pictures twice as large",
         unit="images",
         options={"upscale_factor": 2, "testBatchSize": 8, "workers": 8, "no_checks": True, "lr": 0.1},
-        model=model,
+        model=lambda options, hyper: models.ESPCN(options["upscale_factor"]),
         data=pairs,
         loss=loss,
         held_out=test_pairs,

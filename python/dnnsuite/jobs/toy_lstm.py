@@ -14,17 +14,11 @@ from ..data.batches import WholeBatch
 from ..errors import InvalidArgument, did_you_mean
 from ._job import JobConfig
 from .declared_job import declare
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _PERIOD, _WAVES, _HELD_OUT = 20, 100, 3
 _DATA_SEED = 2  # the original's
 _DTYPES = ("float16", "float32", "float64")
-
-
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from .. import models
-
-    return models.SineLSTM().to(_dtype(options))
 
 
 def waves(config: JobConfig, options: Values, chosen: slice = slice(_HELD_OUT, None)) -> WholeBatch:
@@ -60,7 +54,7 @@ declare(
         description="two LSTM cells learn sine waves",
         unit="time steps",
         options={"dtype": "float32", "length": 1000},
-        model=model,
+        model=lambda options, hyper: models.SineLSTM().to(_dtype(options)),
         data=waves,
         loss=loss,
         held_out=lambda config, options: waves(config, options, slice(_HELD_OUT)),

@@ -35,10 +35,6 @@ def points(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTu
     return BatchesInTurn(begin, {"source": "synthetic: a polynomial drawn from the seed"})
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    return torch.nn.Linear(_DEGREE, 1)
-
-
 def loss(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.smooth_l1_loss(model(x), y)
 
@@ -48,7 +44,7 @@ declare(
         name="toy_reg",
         description="Linear(4, 1) fits a polynomial of degree 4",
         unit="samples",
-        model=model,
+        model=lambda options, hyper: torch.nn.Linear(_DEGREE, 1),
         data=points,
         loss=loss,
         held_out=lambda config, options: points(config, options, _HELD_OUT),

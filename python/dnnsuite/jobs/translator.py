@@ -14,13 +14,11 @@ from ..data import translation
 from ..data.batches import BatchesInTurn
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload
+from .workload import Made, Preset, Values, Workload, models
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models.gnmt import GNMT
-
-    made = GNMT(options["vocab_size"], options["hidden_size"], options["num_layers"], options["dropout"])
+    made = models.GNMT(options["vocab_size"], options["hidden_size"], options["num_layers"], options["dropout"])
     made.smoothing = options["smoothing"]
     return made
 
@@ -48,10 +46,8 @@ def sentences(config: JobConfig, options: Values) -> BatchesInTurn:
 
 def loss(model: Any, source: torch.Tensor, target: torch.Tensor, lengths: Any) -> torch.Tensor:
     """Cross-entropy of smoothed labels per pair."""
-    from ..models.gnmt import label_smoothing_loss
-
     logits = widened(model(source, torch.tensor(lengths), target[:-1]))
-    return label_smoothing_loss(logits.flatten(0, 1), target[1:].flatten(), model.smoothing) / target.size(1)
+    return models.label_smoothing_loss(logits.flatten(0, 1), target[1:].flatten(), model.smoothing) / target.size(1)
 
 
 declare(

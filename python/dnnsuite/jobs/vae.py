@@ -14,7 +14,7 @@ from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _TEST_BATCH = 128  # of the original, whatever the training has
 
@@ -45,16 +45,8 @@ def files(config: JobConfig, options: Values) -> Any:
     return loader, lambda batch: (batch,), found.origin
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from .. import models
-
-    return models.VAE()
-
-
 def loss(model: Any, x: torch.Tensor) -> torch.Tensor:
     """Cross-entropy and divergence, summed over the batch."""
-    from .. import models
-
     reconstruction, mean, log_variance = model(x)
     with torch.autocast(x.device.type, enabled=False):  # which refuses this cross-entropy on a GPU
         return models.negative_elbo(widened(reconstruction), x, widened(mean), widened(log_variance))
@@ -73,7 +65,7 @@ declare(
         name="vae",
         description="a variational auto-encoder learns MNIST",
         unit="images",
-        model=model,
+        model=lambda options, hyper: models.VAE(),
         data=pictures,
         loss=loss,
         held_out=test_pictures,

@@ -15,17 +15,15 @@ from ..data import batches, words
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _ROWS, _SEGMENTS = 10, 5  # of the validation text
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
     """The GRU, with the state that it has after a segment in a buffer `[layers, N, H]`."""
-    from ..models.gru_lm import GRULanguageModel
-
     sizes = (options["emsize"], options["nhid"], options["nlayers"], options["dropout"])
-    made = GRULanguageModel(options["vocab_size"], *sizes)
+    made = models.GRULanguageModel(options["vocab_size"], *sizes)
     made.register_buffer("state", made.first_state(options["rows"]))
     return made
 

@@ -12,8 +12,6 @@ from ._method import Observations
 if TYPE_CHECKING:
     from ..jobs import Job
 
-__all__ = ["check_training", "fingerprints"]
-
 _MANY = 0.1  # share of skipped steps that a reader must know of
 
 

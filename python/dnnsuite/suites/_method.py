@@ -19,8 +19,6 @@ from .._runs.failures import NotFinite
 if TYPE_CHECKING:
     from ..jobs import Job
 
-__all__ = ["SKIP", "Observations", "first_kept", "observe"]
-
 SKIP = 10  # observations that the original drops
 LOSSES = 100  # that it keeps
 

@@ -30,8 +30,6 @@ from .mila import unit_of
 if TYPE_CHECKING:
     from ..jobs import Job
 
-__all__ = ["measure"]
-
 Result = dict[str, Any]
 
 _FEWEST_LOADED = 4  # observations with a loader in the loop
