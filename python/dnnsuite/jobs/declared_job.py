@@ -110,7 +110,7 @@ class DeclaredJob(Job):
         self.feed = getattr(batches, "feed", "memory")
         self.options.update(batches.sizes)
         if config.B and hasattr(batches, "batch_of"):
-            raise InvalidArgument(f"job {self.name} {MAKES_BATCHES}: B must be 0, got {config.B}")
+            raise InvalidArgument(f"job {self.name} {MAKES_BATCHES}: it trains one model at a time (B = 0)")
         if not self.workload.reseed:
             seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
