@@ -77,17 +77,35 @@ def find(root: Path | None) -> Path | None:
 
 def _read(folder: Path, part: str) -> ColourPictures:
     pickled, binary = (folder / name for name in _PARTS[part])
-    path = pickled if pickled.is_file() else binary
-    try:
-        images, labels = _unpickled(path) if path is pickled else _binary(path)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
-        raise InvalidArgument(f"{path} is not a file of CIFAR-100: {error}") from error
-    if len(images) != len(labels) or not len(images) or labels.min() < 0 or labels.max() > 99:
-        raise InvalidArgument(
-            f"{path} is not a file of CIFAR-100: {len(images)} pictures, {len(labels)} labels, not all of 0 to 99"
-        )
+    images, labels = read(pickled if pickled.is_file() else binary, 100)
     origin = _origin(named("CIFAR-100", folder), "that of the user's files", images)
     return ColourPictures(images, labels, 100, origin)
+
+
+def read(path: Path, classes: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Read pictures `[N, 3, 32, 32]` and labels `[N]` of a file of CIFAR-10 or -100, in the form for C (`.bin`) or
+    Python.
+
+    Raises:
+        InvalidArgument: it is damaged, or something else; the message names it.
+    """
+    label, before = (b"labels", 1) if classes == 10 else (b"fine_labels", 2)  # after the coarse label
+    try:
+        if path.suffix == ".bin":
+            rows = np.fromfile(path, np.uint8).reshape(-1, before + _PIXELS)
+            content = {b"data": rows[:, before:], label: rows[:, before - 1]}
+        else:
+            content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        images = np.asarray(content[b"data"], np.uint8).reshape(-1, 3, SIDE, SIDE)
+        labels = np.asarray(content[label], np.int64)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
+        raise InvalidArgument(f"{path} is not a file of CIFAR-{classes}: {error}") from error
+    if len(images) != len(labels) or not len(images) or labels.min() < 0 or labels.max() >= classes:
+        raise InvalidArgument(
+            f"{path} is not a file of CIFAR-{classes}: {len(images)} pictures, {len(labels)} labels, not all of 0 to "
+            f"{classes - 1}"
+        )
+    return images, labels
 
 
 class _ArraysOnly(pickle.Unpickler):
@@ -97,18 +115,6 @@ class _ArraysOnly(pickle.Unpickler):
         if (module, name) not in _HARMLESS:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no array needs")
         return super().find_class(module, name)
-
-
-def _unpickled(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    images = np.asarray(content[b"data"], np.uint8).reshape(-1, 3, SIDE, SIDE)
-    return images, np.asarray(content[b"fine_labels"], np.int64)
-
-
-def _binary(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Records of a coarse label, a fine label and the pixels."""
-    records = np.fromfile(path, np.uint8).reshape(-1, 2 + _PIXELS)
-    return records[:, 2:].reshape(-1, 3, SIDE, SIDE), records[:, 1].astype(np.int64)
 
 
 def digits(path: Path, part: str) -> ColourPictures:
