@@ -53,7 +53,8 @@ class Dino(Averaged):
     of crops and its similarities. The teacher is the average."""
 
     def forward(self, large: Any, small: torch.Tensor | None = None) -> Any:  # type: ignore[override]
-        student, teacher = self.live, self.average
+        student: Any = self.live
+        teacher: Any = self.average
         if small is None:
             features = teacher.features(large)
             return features, teacher.similar(features)
