@@ -50,8 +50,8 @@ class ResNet(nn.Module):
             channels; False for two of 3 x 3.
         classes: number of classes.
         width: channels of the first convolution; 64 in the paper.
-        small: for images of 32 pixels (SC20): the first convolution keeps the resolution and no pooling follows it.
-            Parameters are the same, arithmetic is 16 times as much per pixel.
+        small: True for images of 32 pixels (SC20): the first convolution keeps the resolution and no pooling follows
+            it. Parameters are the same, arithmetic is 16 times as much per pixel.
     """
 
     layer1: nn.Module
@@ -88,10 +88,13 @@ class ResNet(nn.Module):
 
 
 def ResNet18(classes: int = 10, width: int = 64) -> ResNet:
-    """ResNet-18. Of images of 32 x 32 one position is left before the classifier, as in HFTA's network."""
+    """ResNet-18 of `classes` and `width`.
+
+    Of images of 32 x 32 one position is left before the classifier, as in HFTA's network.
+    """
     return ResNet((2, 2, 2, 2), False, classes, width)
 
 
 def ResNet50(classes: int = 1000, width: int = 64, small: bool = False) -> ResNet:
-    """ResNet-50, with the stride in the 3 x 3 convolutions."""
+    """ResNet-50, with the stride in the 3 x 3 convolutions; `classes`, `width` and `small` are those of `ResNet`."""
     return ResNet((3, 4, 6, 3), True, classes, width, small)
