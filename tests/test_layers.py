@@ -75,7 +75,6 @@ TORCH = frozenset({"functorch", "torch", "torchvision"})
 NEVER_TORCH = {
     "_code",
     "_files",
-    "_lazy",
     "_runs",
     "_shown",
     "cluster",
@@ -88,7 +87,7 @@ NEVER_TORCH = {
     "timing",
 }
 # Inside functions only: their --help and their errors come at once.
-LATE_TORCH = {"advisor", "cli", "data", "doctor", "host", "profiler", "profiling", "suites", "workflow"}
+LATE_TORCH = {"_lazy", "advisor", "cli", "data", "doctor", "host", "profiler", "profiling", "suites", "workflow"}
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
@@ -157,7 +156,6 @@ TESTED_BY: dict[str, str] = {
     "pin/_guard.py": "pin/test_partition.py",
     "pin/report.py": "cli/test_pin.py",
     "cli/_parameters.py": "cli/test_workflow.py",
-    "jobs/_same_state.py": "jobs/test_equality.py",
     "jobs/suite2026/conformer.py": "jobs/test_suite2026.py",
     "jobs/suite2026/convnext.py": "jobs/test_suite2026.py",
     "jobs/suite2026/dcnv2.py": "jobs/test_suite2026.py",

@@ -2,7 +2,7 @@
 """Names of a package that are resolved when they are first used, so that importing the package imports none of them.
 
 A package writes `__getattr__, __dir__ = lazy(__name__, {...})` below its imports for type checkers. A module that needs
-numpy or pandas only when it is at work has them from here: `from .._lazy import pandas as pd`.
+torch, numpy, pandas or Pillow only when it is at work has them from here: `from .._lazy import pandas as pd`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+__all__ = ["Image", "Late", "lazy", "npt", "numpy", "pandas", "torch"]
 
-class _Late:
+
+class Late(ModuleType):
     """A module that is imported when something of it is first used."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-
     def __getattr__(self, name: str) -> Any:
-        module = importlib.import_module(self._name)
+        module = importlib.import_module(self.__name__)
         self.__dict__.update(vars(module))
         return getattr(module, name)
 
@@ -28,8 +28,12 @@ class _Late:
 if TYPE_CHECKING:
     import numpy as numpy
     import pandas as pandas
+    import torch as torch
+    from numpy import typing as npt
+    from PIL import Image as Image
 else:
-    numpy, pandas = _Late("numpy"), _Late("pandas")
+    names = ("numpy", "numpy.typing", "pandas", "torch", "PIL.Image")
+    numpy, npt, pandas, torch, Image = map(Late, names)
 
 
 def lazy(

@@ -7,7 +7,7 @@ import torch
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import _separate
-from dnnsuite.jobs._separate import share_masks, update_error
+from dnnsuite.jobs._separate import share_masks
 from helpers import assert_near, make_models
 
 
@@ -89,12 +89,6 @@ def test_recurrent_networks_draw_the_arrays_masks(kind, options):
             pairs = zip(end, last, strict=True) if kind == "LSTM" else [(end, last)]
             for mine, its in pairs:
                 assert_near(mine, its[i])
-
-
-def test_update_error_is_relative_to_the_way_gone():
-    start, separate, fused = [torch.zeros(4)], [torch.full((4,), 2.0)], [torch.full((4,), 2.2)]
-    assert abs(update_error(fused, separate, start) - 0.1) < 1e-6
-    assert update_error(start, start, start) == float("inf")
 
 
 class Noisy(torch.nn.Module):

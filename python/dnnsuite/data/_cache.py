@@ -7,15 +7,19 @@ under a temporary name and renamed, so it is whole or absent. Without write acce
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .._files import cache_folder
+from .._lazy import npt
+from .._lazy import numpy as np
 
+Arrays = tuple[dict[str, "npt.NDArray[Any]"], dict[str, Any]]  # arrays by name, and plain values
 _T = TypeVar("_T")
 _LOG = logging.getLogger(__name__)
 # Longer than it takes to prepare WikiText-103; after that each process prepares its own.
@@ -48,6 +52,28 @@ def cached(name: str, build: Callable[[], _T], write: Callable[[_T, Path], None]
     except (OSError, NotImplementedError) as error:  # read-only, full, or a file system without locks
         _LOG.info("no cache in %s: %s", place.parent, error)
         return build() if value is None else value
+
+
+def cached_arrays(name: str, build: Callable[[], Arrays]) -> Arrays:
+    """Read the arrays, mapped from their files, and plain values of the entry `name`, or `build` and keep them."""
+    return cached(name, build, _write_arrays, _read_arrays)
+
+
+def _write_arrays(value: Arrays, folder: Path) -> None:
+    arrays, known = value
+    for key, array in arrays.items():
+        np.save(folder / f"{key}.npy", array)
+    forms = {key: [str(array.dtype), *array.shape] for key, array in arrays.items()}
+    (folder / "known.json").write_text(json.dumps({"arrays": forms, "known": known}), encoding="utf-8")
+
+
+def _read_arrays(folder: Path) -> Arrays:
+    kept = json.loads((folder / "known.json").read_text(encoding="utf-8"))
+    arrays = {key: np.load(folder / f"{key}.npy", mmap_mode="r", allow_pickle=False) for key in kept["arrays"]}
+    for key, array in arrays.items():
+        if [str(array.dtype), *array.shape] != kept["arrays"][key]:
+            raise ValueError(f"{folder}: {key} is {array.dtype} {list(array.shape)}, not {kept['arrays'][key]}")
+    return arrays, kept["known"]
 
 
 def _read_or_none(place: Path, read: Callable[[Path], _T]) -> _T | None:

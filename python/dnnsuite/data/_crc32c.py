@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+from .._lazy import npt
 
+if TYPE_CHECKING:
     Words = npt.NDArray[np.uint32]
 
 _POLYNOMIAL = 0x82F63B78  # bits reversed

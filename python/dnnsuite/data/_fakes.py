@@ -6,13 +6,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import Image
+from .._lazy import numpy as np
 from ..errors import InvalidArgument
 from . import lsun, photographs, shapenet, translation
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _WORDS = (
     "the", "of", "and", "in", "to", "a", "was", "is", "for", "as", "on", "with", "by", "he", "that", "it",
@@ -31,8 +30,6 @@ def fake(name: str, folder: Path, count: int, seed: int = 0) -> None:
     Raises:
         InvalidArgument: there are too few.
     """
-    import numpy as np
-
     least, write = FAKES[name]
     if not least <= count <= _MOST:
         raise InvalidArgument(f"--fake {count}: {name} takes {least} to {_MOST:,}")
@@ -51,8 +48,6 @@ def _imagenet(folder: Path, count: int, rng: np.random.Generator) -> None:
 
 
 def _pictures(paths: list[Path], size: tuple[int, int]) -> None:
-    from PIL import Image
-
     noise, (width, height) = photographs.Noise(len(paths)), size
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -138,8 +133,6 @@ def _wikitext(folder: Path, count: int, rng: np.random.Generator) -> None:
 
 def _shapenet(folder: Path, count: int, rng: np.random.Generator) -> None:
     """Boxes of two halves, which are their parts, of two categories; half as many to validate and to test with."""
-    import numpy as np
-
     categories = {"Chair": "03001627", "Table": "04379243"}
     lines = [f"{name}\t{place}\n" for name, place in categories.items()]
     (folder / shapenet.MARKS[0]).write_text("".join(lines))
@@ -160,8 +153,6 @@ def _shapenet(folder: Path, count: int, rng: np.random.Generator) -> None:
 
 def _lsun(folder: Path, count: int, rng: np.random.Generator) -> None:
     """Pictures whose shorter side is 256, exported from the database, for which a package would be needed."""
-    from PIL import Image
-
     noise = photographs.Noise(count)
     (folder / lsun.PICTURES).mkdir()
     for i in range(count):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ def named(source: str, place: Path) -> str:
     """Name the source of data that lie in `place`: as `fake: ...` where they were made to try a reader."""
     folders = [place, *place.parents][:_LEVELS]
     return f"fake: {source}" if any((folder / FAKE_FILE).is_file() for folder in folders) else source
+
+
+def sha256_of(*paths: Path) -> str:
+    """Return the hash of the bytes of some files, one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def root_of(kind: str, dataroot: str | Path | None) -> Path | None:

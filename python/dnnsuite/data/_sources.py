@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidArgument, Unavailable
-from ._origin import named
+from ._origin import named, sha256_of
 
 # Merity et al. 2016 published the tokens files and the raw ones; other projects call them `train.txt`.
 _SUFFIXES = ("", "-v1", "-raw", "-raw-v1")
@@ -95,14 +95,10 @@ def wikitext(dataroot: str | Path) -> RawText:
             f"dataroot {str(root)!r} {wrong}; looked for "
             f"{', '.join(WIKITEXT_FILES)} there and in its folders {', '.join(WIKITEXT_FOLDERS[1:])}"
         )
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
     return RawText(
         named(f"WikiText, {path.relative_to(root)}", path.parent),
         "CC BY-SA 3.0",
-        digest.hexdigest(),
+        sha256_of(path),
         lambda: _wikitext_paragraphs(path),
     )
 

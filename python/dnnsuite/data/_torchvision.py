@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from .._lazy import torch
 from ..errors import Unavailable
 
 # What torchvision gives fake kernels at import, whether or not its library is there.
@@ -49,8 +50,6 @@ def torchvision_loads() -> bool | None:
 
 def _loads(folder: Path) -> bool:
     """Return True if the compiled operators in `folder` are loaded, or can be."""
-    import torch
-
     for library in (*folder.glob("_C*.so"), *folder.glob("_C*.pyd")):
         try:
             torch.ops.load_library(str(library))
@@ -62,8 +61,6 @@ def _loads(folder: Path) -> bool:
 
 def _declare() -> None:
     """Declare the operators of `_SCHEMAS` that are missing, without an implementation."""
-    import torch
-
     missing = [schema for schema in _SCHEMAS if not hasattr(torch.ops.torchvision, schema.split("(")[0])]
     if missing:
         library = torch.library.Library("torchvision", "FRAGMENT")

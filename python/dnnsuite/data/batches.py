@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import torch
 from ..errors import BadData, InvalidArgument
-
-if TYPE_CHECKING:
-    import torch
 
 
 class BatchesInTurn:
@@ -33,8 +32,6 @@ class BatchesInTurn:
     @classmethod
     def drawn(cls, draw: Callable[[torch.Generator], tuple[torch.Tensor, ...]], seed: int, what: str) -> BatchesInTurn:
         """Batches that `draw` makes of one generator in turn; `what` says what they are, for the record."""
-        import torch
-
         record = {"source": f"drawn: {what}", "licence": "none needed"}
         return cls(lambda: functools.partial(draw, torch.Generator().manual_seed(seed)), record)
 
@@ -47,6 +44,44 @@ class BatchesInTurn:
             self._next += 1
         self._next += 1
         return self._draw()
+
+
+class Rollouts:
+    """Batches that a model makes.
+
+    Args:
+        play: (model, generator) → some batches; they are trained on, the last one first, before it is called again.
+        seed: seed of the generator.
+        record: provenance, for the record.
+    """
+
+    def __init__(
+        self,
+        play: Callable[[Any, torch.Generator], list[tuple[torch.Tensor, ...]]],
+        seed: int,
+        record: Mapping[str, Any],
+    ) -> None:
+        self.record, self.sizes = dict(record), dict[str, Any]()
+        self._play, self._generator = play, torch.Generator().manual_seed(seed)
+        self._left: list[tuple[torch.Tensor, ...]] = []
+
+    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
+        """Return batch i since training began; called for every i in ascending order."""
+        if not self._left:
+            with torch.no_grad():
+                self._left = self._play(model, self._generator)
+        return self._left.pop()
+
+
+def shuffled(
+    whole: Sequence[torch.Tensor], parts: int, generator: torch.Generator, epochs: int = 1
+) -> list[tuple[torch.Tensor, ...]]:
+    """Return `parts` equal parts of samples in a new order, for each of some epochs; tensors of one first size."""
+    found: list[tuple[torch.Tensor, ...]] = []
+    for _ in range(epochs):
+        order = torch.randperm(len(whole[0]), generator=generator).to(whole[0].device)
+        found += [tuple(x[own] for x in whole) for own in order.chunk(parts)]
+    return found
 
 
 class Pooled:
@@ -163,8 +198,6 @@ class ArrayBatches:
 
     def _rows(self, i: int) -> torch.Tensor:
         """Indices of the samples in batch i, `[N]`."""
-        import torch
-
         count = len(self.samples[0])
         first, parts = i * self.batch_size, []
         while first < (i + 1) * self.batch_size:
@@ -176,8 +209,6 @@ class ArrayBatches:
 
     def _order(self, number: int) -> torch.Tensor:
         """Return the order of the samples in a pass."""
-        import torch
-
         if number not in self._orders:
             self._orders = {n: order for n, order in self._orders.items() if n == number - 1}
             self._orders[number] = torch.randperm(len(self.samples[0]), generator=self._generator(0, number))
@@ -185,8 +216,5 @@ class ArrayBatches:
 
     def _generator(self, stream: int, number: int) -> torch.Generator:
         """Return a generator of its own for each pass and each batch, so that none needs those before it."""
-        import numpy as np
-        import torch
-
         words = np.random.SeedSequence([self.seed & (2**64 - 1), stream, number]).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(words[0] >> np.uint64(1)))

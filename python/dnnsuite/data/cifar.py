@@ -7,15 +7,13 @@ import hashlib
 import io
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from . import mnist
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 SIDE = 32
 # The archive for Python, and the one for C, each as unpacked or lying in the root itself.
@@ -79,17 +77,35 @@ def find(root: Path | None) -> Path | None:
 
 def _read(folder: Path, part: str) -> ColourPictures:
     pickled, binary = (folder / name for name in _PARTS[part])
-    path = pickled if pickled.is_file() else binary
-    try:
-        images, labels = _unpickled(path) if path is pickled else _binary(path)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
-        raise InvalidArgument(f"{path} is not a file of CIFAR-100: {error}") from error
-    if len(images) != len(labels) or not len(images) or labels.min() < 0 or labels.max() > 99:
-        raise InvalidArgument(
-            f"{path} is not a file of CIFAR-100: {len(images)} pictures, {len(labels)} labels, not all of 0 to 99"
-        )
+    images, labels = read(pickled if pickled.is_file() else binary, 100)
     origin = _origin(named("CIFAR-100", folder), "that of the user's files", images)
     return ColourPictures(images, labels, 100, origin)
+
+
+def read(path: Path, classes: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Read pictures `[N, 3, 32, 32]` and labels `[N]` of a file of CIFAR-10 or -100, in the form for C (`.bin`) or
+    Python.
+
+    Raises:
+        InvalidArgument: it is damaged, or something else; the message names it.
+    """
+    label, before = (b"labels", 1) if classes == 10 else (b"fine_labels", 2)  # after the coarse label
+    try:
+        if path.suffix == ".bin":
+            rows = np.fromfile(path, np.uint8).reshape(-1, before + _PIXELS)
+            content = {b"data": rows[:, before:], label: rows[:, before - 1]}
+        else:
+            content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
+        images = np.asarray(content[b"data"], np.uint8).reshape(-1, 3, SIDE, SIDE)
+        labels = np.asarray(content[label], np.int64)
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, pickle.UnpicklingError) as error:
+        raise InvalidArgument(f"{path} is not a file of CIFAR-{classes}: {error}") from error
+    if len(images) != len(labels) or not len(images) or labels.min() < 0 or labels.max() >= classes:
+        raise InvalidArgument(
+            f"{path} is not a file of CIFAR-{classes}: {len(images)} pictures, {len(labels)} labels, not all of 0 to "
+            f"{classes - 1}"
+        )
+    return images, labels
 
 
 class _ArraysOnly(pickle.Unpickler):
@@ -101,27 +117,9 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def _unpickled(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    import numpy as np
-
-    content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="bytes").load()
-    images = np.asarray(content[b"data"], np.uint8).reshape(-1, 3, SIDE, SIDE)
-    return images, np.asarray(content[b"fine_labels"], np.int64)
-
-
-def _binary(path: Path) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Records of a coarse label, a fine label and the pixels."""
-    import numpy as np
-
-    records = np.fromfile(path, np.uint8).reshape(-1, 2 + _PIXELS)
-    return records[:, 2:].reshape(-1, 3, SIDE, SIDE), records[:, 1].astype(np.int64)
-
-
 def digits(path: Path, part: str) -> ColourPictures:
     """Read scikit-learn's digits, each of their 8 x 8 pixels as 4 x 4 in three equal colours; every eighth
     validates."""
-    import numpy as np
-
     table = np.loadtxt(path, delimiter=",")
     table = table[(np.arange(len(table)) % 8 == 0) == (part == "valid")]
     small = np.minimum(table[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 1, 8, 8)
@@ -132,8 +130,6 @@ def digits(path: Path, part: str) -> ColourPictures:
 
 def _synthetic(seed: int, part: str) -> ColourPictures:
     """Draw pictures: each class has coarse patches of colours of its own, and every picture adds noise."""
-    import numpy as np
-
     key = seed & (2**64 - 1)
     colours = np.random.Generator(np.random.Philox(key=key)).integers(64, 192, (_SYNTHETIC_CLASSES, 3, 4, 4))
     draws = np.random.Generator(np.random.Philox(key=[key, 1 + (part == "valid")]))

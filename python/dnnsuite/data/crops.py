@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import Image, npt
+from .._lazy import numpy as np
 from ..errors import Unavailable
 from . import lsun, photographs
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    from PIL import Image
 
 _AT_MOST = 20_000  # pictures of a user's folder: 240 MB of 64 x 64
 
@@ -37,8 +34,6 @@ def load(
         InvalidArgument: an unknown kind, a dataroot that is no folder, a picture that cannot be decoded.
         Unavailable: `real` was asked for and there is none.
     """
-    import numpy as np
-
     root = root_of(kind, dataroot)
     rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
     if root and (bedrooms := lsun.find(root)):
@@ -67,8 +62,6 @@ def load(
 
 
 def _crops(images: list[npt.NDArray[np.uint8]], source: str, licence: str) -> Crops:
-    import numpy as np
-
     stacked = np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2))
     return Crops(stacked, Origin(source, licence, len(images), hashlib.sha256(stacked.tobytes()).hexdigest()))
 
@@ -88,6 +81,4 @@ def _part(picture: Image.Image, size: int, rng: np.random.Generator) -> npt.NDAr
 
 
 def _scaled(picture: Image.Image, box: tuple[int, int, int, int], size: int) -> npt.NDArray[np.uint8]:
-    import numpy as np
-
     return np.asarray(picture.resize((size, size), box=box), np.uint8)

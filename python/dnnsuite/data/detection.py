@@ -7,14 +7,12 @@ import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import torch
 from ..errors import InvalidArgument, Unavailable
 from ._origin import Origin, named, root_of
 from ._torchvision import import_torchvision
-
-if TYPE_CHECKING:
-    import torch
 
 CLASSES = 81  # COCO's 80 and nothing
 SIZE = 300
@@ -90,8 +88,6 @@ class Coco:
         return len(self._images)
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, ...]:
-        import torch
-
         tv_tensors = importlib.import_module("torchvision.tv_tensors")
         try:
             image, annotations = self._images[i]
@@ -152,8 +148,6 @@ def _wrong(annotation: Any, images: set[int], labels: dict[int, int]) -> str:
 
 
 def _transform() -> Any:
-    import torch
-
     v2 = importlib.import_module("torchvision.transforms.v2")
     return v2.Compose(
         [
@@ -171,8 +165,6 @@ def _transform() -> Any:
 
 def rectangles(count: int, seed: int = 0) -> tuple[torch.Tensor, list[Labelled], Origin]:
     """Draw noise `[count, 3, 300, 300]` with rectangles, as many as COCO has boxes; the colour is the label."""
-    import torch
-
     random = torch.Generator().manual_seed(seed)
     images = torch.randn(count, 3, SIZE, SIZE, generator=random)
     colours = torch.randn(CLASSES, 3, 1, 1, generator=random) * 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from .._lazy import torch
 from ..errors import InvalidArgument
 from .order import Order
 
@@ -33,8 +34,6 @@ class EndlessLoader:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        import torch
-
         order = Order(len(dataset), seed, rank, world_size)
         loader = torch.utils.data.DataLoader(
             dataset,

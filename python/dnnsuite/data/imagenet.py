@@ -4,17 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import torch
 from .._seeds import seed_all
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
 from ._origin import Origin, named, root_of
 from ._torchvision import import_torchvision
 from .endless import EndlessLoader
-
-if TYPE_CHECKING:
-    import torch
 
 FOLDERS = ("ImageNet/train", "train", ".")  # the first with pictures in its folders is taken
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue in [0, 1]
@@ -110,8 +108,6 @@ def pool(
     Training on them measures no loader. Of `world_size` processes each gets other images.
     Raises as `find` does, and InvalidArgument for a file that cannot be decoded.
     """
-    import torch
-
     root = find(kind, dataroot)
     if root is None and kind != "synthetic" and (carried := photographs.shipped()):
         return _of_photographs(*carried, batch_size, batches, size, seed * world_size + rank)
@@ -136,8 +132,6 @@ def pool(
 
 def _of_photographs(paths: list[Path], origin: Origin, batch_size: int, batches: int, size: int, seed: int) -> Pool:
     """Random parts of some photographs; the class of a part is its photograph."""
-    import torch
-
     pictures = [photographs.decode(path) for path in paths]
     cut = augmented(size)
     seed_all(seed)

@@ -15,15 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._files import read_json, replacing, write_json
+from .._lazy import Image
 from ..errors import InvalidArgument
 from . import photographs, tfrecord
 from ._origin import Origin
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 FOLDER = "TFRecords"
 PARTS = ("train", "validation")  # in the names of shards
@@ -111,8 +109,6 @@ class ShardedImages:
 
 
 def _picture(encoded: Any, where: str) -> Image.Image:
-    from PIL import Image
-
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             return image.convert("RGB")
@@ -299,8 +295,6 @@ def _example(path: Path, label: int, synset: str, words: str) -> tfrecord.Exampl
 def _jpeg(path: Path) -> tuple[bytes, int, int]:
     """Return (bytes, height, width); images other than JPEGs of grey or RGB, as a few of ImageNet's, are encoded
     again."""
-    from PIL import Image
-
     photographs.decode(path)  # a damaged one is named
     with Image.open(path) as image:
         width, height = image.size

@@ -8,13 +8,11 @@ import io
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import Image
 from ..errors import BadData, Unavailable
 from . import photographs
-
-if TYPE_CHECKING:
-    from PIL import Image
 
 FOLDER = "lsun"
 DATABASE = "bedroom_train_lmdb"  # as its archive unpacks

@@ -9,15 +9,12 @@ import importlib.util
 import math
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import Image, npt, torch
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import torch
 
 # The files themselves, as torchvision lays them out, and as mila-iqia/training did.
 FOLDERS = (".", "raw", "MNIST/raw", "FashionMNIST/raw", "mnist", "mnist/MNIST/raw")
@@ -46,10 +43,6 @@ class OneByOne:
         return len(self._images)
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        import numpy as np
-        import torch
-        from PIL import Image
-
         pixels = np.asarray(Image.fromarray(self._images[index]), np.float32)
         return torch.from_numpy(pixels / 255).flatten()
 
@@ -92,8 +85,6 @@ def read_idx(path: Path) -> npt.NDArray[np.uint8]:
 
     Raises InvalidArgument naming the file if it is not one, is cut off, or continues after its end.
     """
-    import numpy as np
-
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read()
@@ -142,8 +133,6 @@ def digits_file() -> Path | None:
 
 def digits(path: Path, train: bool) -> Pictures:
     """Scale 8 x 8 pixels of 0 to 16 to 3 x 3 pixels each, in a margin of 2. Every eighth picture is for testing."""
-    import numpy as np
-
     table = np.loadtxt(path, delimiter=",")
     chosen = (np.arange(len(table)) % 8 != 0) == train
     table = table[chosen]
@@ -154,8 +143,6 @@ def digits(path: Path, train: bool) -> Pictures:
 
 def _synthetic(seed: int, part: str) -> Pictures:
     """Ten classes: in each, a pixel is white with its own probability, alike for its neighbours."""
-    import numpy as np
-
     classes = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
     log_odds = classes.normal(scale=4.0, size=(_CLASSES, 7, 7)).repeat(4, axis=1).repeat(4, axis=2)
     draws = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), 1 + (part == "t10k")]))

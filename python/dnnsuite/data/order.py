@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .._lazy import torch
 from ..errors import InvalidArgument
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Order:
@@ -20,8 +16,6 @@ class Order:
     """
 
     def __init__(self, count: int, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
-        import torch
-
         if count < world_size:
             raise InvalidArgument(f"{count} samples are not enough for {world_size} processes")
         self.count, self.rank, self.world_size = count, rank, world_size
@@ -30,8 +24,6 @@ class Order:
 
     def take(self, n: int) -> torch.Tensor:
         """Return the next indices `[n]`, on the CPU."""
-        import torch
-
         parts, missing = [self._rest], n - len(self._rest)
         while missing > 0:
             parts.append(torch.randperm(self.count, generator=self._generator)[self.rank :: self.world_size])

@@ -7,17 +7,14 @@ import hashlib
 import importlib.util
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from .._files import cache_folder
+from .._lazy import Image, npt
+from .._lazy import numpy as np
 from ..errors import BadData, InvalidArgument, Unavailable
 from ._cache import cached
 from ._origin import Origin
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    from PIL import Image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp")
 
@@ -46,8 +43,6 @@ def files(folder: Path) -> list[Path]:
 
 def decode(path: str | Path | BinaryIO, mode: str = "RGB", name: str = "") -> Image.Image:
     """Return the picture in a file, or in an open one called `name`. Raises BadData if it is damaged or no picture."""
-    from PIL import Image
-
     try:
         with Image.open(path) as image:
             return image.convert(mode)
@@ -76,8 +71,6 @@ class Noise:
     _SIDE = 512
 
     def __init__(self, seed: int = 0) -> None:
-        import numpy as np
-
         self._rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
         frequency = np.hypot(np.fft.fftfreq(self._SIDE)[:, None], np.fft.rfftfreq(self._SIDE))
         frequency[0, 0] = np.inf
@@ -87,8 +80,6 @@ class Noise:
 
     def picture(self, height: int, width: int) -> npt.NDArray[np.uint8]:
         """Draw a picture `[height, width, 3]`: one random field is its light, others add a little colour."""
-        import numpy as np
-
         window = np.empty((4, height, width), np.float32)
         for field, place in zip(self._fields, window, strict=True):
             top, left = self._rng.integers(self._SIDE, size=2)
@@ -123,8 +114,6 @@ def jpeg_folder(count: int, seed: int = 0) -> tuple[Path, Origin]:
 
 
 def _write(place: Path, count: int, seed: int) -> None:
-    from PIL import Image
-
     noise, (width, height) = Noise(seed), _GENERATED_SIZE
     for i in range(count):
         path = place / f"class-{i % _CLASSES}" / f"{i:06d}.jpg"

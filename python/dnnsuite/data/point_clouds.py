@@ -8,13 +8,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from ._origin import Origin, root_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     Floats = npt.NDArray[np.float32]
 
 CHAIR_PARTS = ("seat", "back", "legs", "arms")
@@ -84,8 +83,6 @@ def chairs(kind: str = "auto", count: int = 256, points: int = 2500, seed: int =
 def _clouds(
     kind: str, count: int, points: int, seed: int, draw: Callable[..., tuple[Floats, Floats | int]], what: str
 ) -> Clouds:
-    import numpy as np
-
     root_of(kind, None)
     if kind == "real":
         raise Unavailable("real point clouds", "", "name the folder of ShapeNet part: --dataroot DIR")
@@ -108,8 +105,6 @@ def _solid(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, int]:
 
 
 def _chair(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, Floats]:
-    import numpy as np
-
     width, depth = rng.uniform(0.8, 1.3, 2)
     leg, back, arm = rng.uniform(0.6, 1.2), rng.uniform(0.7, 1.3), rng.uniform(0.2, 0.5)
     thin = rng.uniform(0.08, 0.18)
@@ -122,8 +117,6 @@ def _chair(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, Float
 
 def _turned(line: Sequence[tuple[float, float]], rng: np.random.Generator, points: int) -> Floats:
     """Points `[P, 3]`, evenly over the surface that `line` sweeps as it turns about y."""
-    import numpy as np
-
     ends = np.array(line, dtype=np.float64)
     (r0, h0), (r1, h1) = ends[:-1].T, ends[1:].T
     piece = _chosen(np.hypot(r1 - r0, h1 - h0) * (r0 + r1), rng, points)
@@ -140,8 +133,6 @@ def _boxes(
     boxes: Sequence[tuple[Sequence[float], Sequence[float]]], rng: np.random.Generator, points: int
 ) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Points `[P, 3]`, evenly over the faces of the boxes, and the box of each `[P]`."""
-    import numpy as np
-
     centres, sizes = (np.array([box[part] for box in boxes], dtype=np.float64) for part in (0, 1))
     faces = np.stack([sizes[:, 1] * sizes[:, 2], sizes[:, 0] * sizes[:, 2], sizes[:, 0] * sizes[:, 1]], axis=1)
     box, axis = np.divmod(_chosen(faces.ravel(), rng, points), 3)
@@ -151,16 +142,12 @@ def _boxes(
 
 
 def _chosen(areas: npt.NDArray[np.float64], rng: np.random.Generator, points: int) -> npt.NDArray[np.int64]:
-    import numpy as np
-
     edges = np.cumsum(areas)
     return np.minimum(np.searchsorted(edges, rng.random(points) * edges[-1], side="right"), len(areas) - 1)
 
 
 def _finished(xyz: Floats, rng: np.random.Generator) -> Floats:
     """Return a cloud `[P, 3]` stretched, turned, shaken, centred and scaled, as `[3, P]`."""
-    import numpy as np
-
     stretched = xyz * rng.uniform(1 - _STRETCH, 1 + _STRETCH, 3)
     centred = stretched - stretched.mean(0)
     centred /= np.linalg.norm(centred, axis=1).max() + 1e-9

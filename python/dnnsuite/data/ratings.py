@@ -9,16 +9,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import npt, torch
+from .._lazy import numpy as np
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, Unavailable
-from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pandas as pd
-    import torch
+from ._origin import Origin, named, root_of, sha256_of
 
 ML_20M = (138_493, 26_744)  # users and items of MovieLens-20M
 ML_20M_INTERACTIONS = 19_861_770  # its 20 000 263 ratings, less the last of each user
@@ -89,8 +86,6 @@ def read(path: Path) -> Interactions:
 
     Raises InvalidArgument naming the line if it is not such a file.
     """
-    import numpy as np
-
     table = _table(path)
     ratings = table.groupby("userId")["movieId"].transform("size")
     table = table[ratings >= _FEWEST_RATINGS]
@@ -101,20 +96,14 @@ def read(path: Path) -> Interactions:
     latest = table["timestamp"].groupby(users).idxmax()
     train = ~table.index.isin(latest)
     pairs = np.unique(users[train].astype(np.int64) * len(titles) + items[train])
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
     licence = "GroupLens: for research, not to be redistributed"
     source = named(f"MovieLens, {path.parent.name}/{path.name}", path.parent)
-    origin = Origin(source, licence, len(pairs), digest.hexdigest())
+    origin = Origin(source, licence, len(pairs), sha256_of(path))
     return Interactions(pairs, len(names), len(titles), origin)
 
 
 def _table(path: Path) -> pd.DataFrame:
     """Return the table in the file. Raises InvalidArgument naming the first line that is none of it."""
-    import pandas as pd
-
     try:
         table = pd.read_csv(path, low_memory=False)
     except (ValueError, OSError) as error:  # pandas' own errors are ValueErrors and name the line
@@ -135,8 +124,6 @@ def _table(path: Path) -> pd.DataFrame:
 
 def synthetic(interactions: int, users: int, items: int, seed: int) -> Interactions:
     """Users and items drawn independently, the r-th most frequent with a share of about 1 / (r + 1 % of all)."""
-    import numpy as np
-
     random = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
 
     def draw(count: int) -> npt.NDArray[np.int64]:
@@ -160,8 +147,6 @@ class Sampler:
     def __init__(
         self, data: Interactions, batch_size: int, negatives: int = 4, seed: int = 0, device: str = "cpu"
     ) -> None:
-        import torch
-
         if negatives < 0:
             raise InvalidArgument(f"negatives must be 0 or more, got {negatives}")
         self.batch_size, self.negatives, self.items = batch_size, negatives, data.items
@@ -169,8 +154,6 @@ class Sampler:
         self._random = torch.Generator(device).manual_seed(seed)
 
     def batch(self) -> Batch:
-        import torch
-
         samples = len(self._pairs) * (1 + self.negatives)
         draw = self._integers(samples)
         pairs = self._pairs[draw // (1 + self.negatives)]
@@ -180,8 +163,6 @@ class Sampler:
 
     def _unrated(self, users: torch.Tensor) -> torch.Tensor:
         """Draw for each user an item that is in no pair with it."""
-        import torch
-
         items = self._integers(self.items)
         for _ in range(_REDRAWS):
             pairs = users * self.items + items
@@ -190,7 +171,5 @@ class Sampler:
         return items
 
     def _integers(self, below: int) -> torch.Tensor:
-        import torch
-
         size = (self.batch_size,)
         return torch.randint(below, size, generator=self._random, device=self._random.device)

@@ -15,15 +15,13 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import npt, torch
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 from ._origin import Origin, named, root_of
 from .batches import ArrayBatches
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    import torch
 
 FOLDERS = (".", "shapenetcore_partanno_segmentation_benchmark_v0")
 
@@ -87,8 +85,6 @@ def batches(shapes: Shapes, points: int, batch_size: int, seed: int, of_parts: i
     Args:
         of_parts: number of parts; labels are then parts `[N, points]`, counted from 0, instead of categories.
     """
-    import torch
-
     train = shapes.split == "train"
 
     def prepare(generator: torch.Generator, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -144,8 +140,6 @@ def _cloud(
     shapes: Shapes, i: int, points: int, of_parts: int, train: bool, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One cloud `[3, points]`, and the part of each of its points."""
-    import torch
-
     xyz = torch.from_numpy(_numbers(shapes.points[i], 3))
     chosen = torch.randint(len(xyz), (points,), generator=generator)
     cloud = _finished(xyz[chosen], train, generator)
@@ -153,8 +147,6 @@ def _cloud(
 
 
 def _parts(shapes: Shapes, i: int, count: int, of_parts: int) -> torch.Tensor:
-    import torch
-
     path = shapes.parts[i]
     parts = torch.from_numpy(_numbers(path, 1)).long().flatten() - 1
     if len(parts) != count:
@@ -167,8 +159,6 @@ def _parts(shapes: Shapes, i: int, count: int, of_parts: int) -> torch.Tensor:
 
 
 def _numbers(path: Path, columns: int) -> npt.NDArray[Any]:
-    import numpy as np
-
     try:
         found = np.loadtxt(path, dtype=np.float32, ndmin=2)
     except (OSError, ValueError) as error:
@@ -180,8 +170,6 @@ def _numbers(path: Path, columns: int) -> npt.NDArray[Any]:
 
 def _finished(xyz: torch.Tensor, train: bool, generator: torch.Generator) -> torch.Tensor:
     """Return a cloud `[P, 3]` centred and scaled, and for training turned and shaken, as `[3, P]`."""
-    import torch
-
     xyz = xyz - xyz.mean(0)
     xyz = xyz / xyz.norm(dim=1).max().clamp_min(1e-9)
     if train:

@@ -7,17 +7,13 @@ import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import Image, npt, torch
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
 from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import torch
-    from PIL import Image
 
 # Where `train` and `test` are, from the archive's own folder to mila-iqia/training's.
 FOLDERS = (
@@ -118,8 +114,6 @@ class Decoding:
         return len(self._paths)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        import torch
-
         picture = _centre(_luminance(self._paths[index]), self._crop)
         pair = _pairs([picture], self._factor)
         return torch.from_numpy(pair.low), torch.from_numpy(pair.high)
@@ -159,16 +153,11 @@ def _tiles(image: Image.Image, crop: int) -> list[Image.Image]:
 
 
 def _noise(count: int, crop: int, seed: int) -> list[Image.Image]:
-    from PIL import Image
-
     noise = photographs.Noise(seed)
     return [Image.fromarray(noise.picture(crop, crop)).convert("L") for _ in range(count)]
 
 
 def _pairs(images: Iterable[Image.Image], factor: int) -> Pairs:
-    import numpy as np
-    from PIL import Image
-
     high = list(images)
     low = [image.resize((image.width // factor,) * 2, Image.Resampling.BILINEAR) for image in high]
     return Pairs(*(np.stack([np.asarray(image) for image in part]) for part in (low, high)))

@@ -15,20 +15,18 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 from . import _cache, _sources
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 SOURCES = ("auto", "pydoc", "wikitext", "synthetic")
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # their numbers are their places in this row
 PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(len(SPECIALS))
 
-_FORMAT = 1  # of the cached entry and of the cleaning in _sources; raise it when either changes
+_FORMAT = 2  # of the cached entry and of the cleaning in _sources; raise it when either changes
 _SMALLEST_VOCABULARY = len(SPECIALS) + 256  # a byte-level BPE starts from the 256 bytes
 _TRAINING_CHARACTERS = 32 << 20  # the tokeniser learns from this much of the text at most
 _PARAGRAPHS_AT_ONCE = 4096
@@ -57,6 +55,10 @@ class Corpus:
     source: str
     licence: str
     sha256: str
+
+    def record(self) -> dict[str, Any]:
+        """Provenance, for the record."""
+        return {**{name: getattr(self, name) for name in ("source", "licence", "sha256")}, "tokens": len(self.tokens)}
 
 
 def load(source: str = "auto", dataroot: str | Path | None = None, vocab_size: int = 8192, seed: int = 0) -> Corpus:
@@ -103,12 +105,16 @@ def _tokenised(raw: _sources.RawText, vocab_size: int) -> Corpus:
         raise Unavailable("the package tokenizers", "this Python", "pip install tokenizers") from error
     recipe = json.dumps([_FORMAT, raw.source, raw.sha256, vocab_size, version])
     key = hashlib.sha256(recipe.encode()).hexdigest()[:24]
-    return _cache.cached(f"text-{key}", lambda: tokenise(raw, vocab_size, version), _write, _read)
+    arrays, known = _cache.cached_arrays(f"text-{key}", lambda: _as_kept(tokenise(raw, vocab_size, version)))
+    return _corpus(arrays["tokens"], **known)
+
+
+def _as_kept(corpus: Corpus) -> _cache.Arrays:
+    names = ("vocab_size", "source", "licence", "sha256")
+    return {"tokens": corpus.tokens}, {name: getattr(corpus, name) for name in names}
 
 
 def tokenise(raw: _sources.RawText, vocab_size: int, version: str) -> Corpus:
-    import numpy as np
-
     tokenizer = train_tokenizer(raw.paragraphs(), vocab_size)
     parts = []
     paragraphs = raw.paragraphs()
@@ -147,8 +153,6 @@ def at_most(paragraphs: Iterator[str], characters: int) -> Iterator[str]:
 
 def _synthetic(vocab_size: int, seed: int) -> Corpus:
     """Tokens by Zipf's law: the r-th most frequent word has a share of about 1/r."""
-    import numpy as np
-
     ordinary = vocab_size - len(SPECIALS)
     share = np.cumsum(1.0 / np.arange(1, ordinary + 1))
     # Philox by its key, not by a SeedSequence: the numbers are then defined by the algorithm alone.
@@ -162,22 +166,3 @@ def _corpus(tokens: npt.NDArray[np.int32], vocab_size: int, source: str, licence
     tokens.setflags(write=False)
     special_ids = tuple(range(len(SPECIALS)))
     return Corpus(tokens, vocab_size, PAD_ID, MASK_ID, special_ids, source, licence, sha256)
-
-
-def _write(corpus: Corpus, folder: Path) -> None:
-    import numpy as np
-
-    np.save(folder / "tokens.npy", corpus.tokens)
-    record = {key: value for key, value in vars(corpus).items() if key != "tokens"}
-    record["tokens"] = len(corpus.tokens)
-    (folder / "corpus.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-
-
-def _read(folder: Path) -> Corpus:
-    import numpy as np
-
-    record = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-    tokens = np.load(folder / "tokens.npy", mmap_mode="r", allow_pickle=False)
-    if tokens.dtype != np.int32 or tokens.shape != (record["tokens"],):
-        raise ValueError(f"{folder}: {tokens.dtype} {tokens.shape} is not int32 [{record['tokens']}]")
-    return _corpus(tokens, record["vocab_size"], record["source"], record["licence"], record["sha256"])

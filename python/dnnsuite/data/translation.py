@@ -4,21 +4,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from .._lazy import npt, torch
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 from . import _cache
-from ._origin import Origin, named, root_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import torch
+from ._origin import Origin, named, root_of, sha256_of
 
 WMT16_VOCABULARY = 32_317  # pieces of `vocab.bpe.32000` and the four specials
 SPECIALS = ("<pad>", "<unk>", "<s>", "<\\s>")  # their numbers are their places in this row
@@ -27,7 +23,7 @@ VOCABULARY = "vocab.bpe.32000"
 SOURCE, TARGET = (f"train.tok.clean.bpe.32000.{language}" for language in ("en", "de"))
 
 FOLDERS = (".", "wmt16")
-_FORMAT = 1  # of the cached entry
+_FORMAT = 2  # of the cached entry
 _SYNTHETIC_PAIRS = 20_480
 _MEDIAN_WORDS, _SIGMA = 22.0, 0.6  # of a sentence: log-normal, cut at the longest
 _BATCHES_IN_SHARD = 80  # which are sorted by length: what the batches of a bucket have in common
@@ -107,8 +103,6 @@ def load(
 
 def _within(pairs: Pairs, longest: int) -> Pairs:
     """Return the pairs of which neither sentence is longer."""
-    import numpy as np
-
     kept = np.flatnonzero((pairs.source.lengths <= longest) & (pairs.target.lengths <= longest))
     if not len(kept):
         raise InvalidArgument(f"{pairs.origin.source}: no pair of sentences of {longest} pieces or fewer")
@@ -120,33 +114,25 @@ def _within(pairs: Pairs, longest: int) -> Pairs:
 
 
 def _joined(sentences: Iterator[npt.NDArray[np.int32]]) -> Sentences:
-    import numpy as np
-
     rows = list(sentences)
     starts = np.cumsum([0, *map(len, rows)])
     return Sentences(np.concatenate(rows), starts)
 
 
 def _files(folder: Path) -> Pairs:
-    digest = hashlib.sha256()
     for name in (VOCABULARY, SOURCE, TARGET):
         if not (folder / name).is_file():
             raise InvalidArgument(f"{folder} has no {name}, which belongs to {VOCABULARY}, {SOURCE} and {TARGET}")
-        with (folder / name).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    key = hashlib.sha256(f"{_FORMAT} {digest.hexdigest()}".encode()).hexdigest()[:24]
-    source, target, vocab_size = _cache.cached(f"pairs-{key}", lambda: _number(folder), _write, _read)
-    origin = Origin(
-        named(f"WMT16, {SOURCE} and .de", folder), "that of the user's files", len(source.lengths), digest.hexdigest()
-    )
-    return Pairs(source, target, vocab_size, origin)
+    digest = sha256_of(*(folder / name for name in (VOCABULARY, SOURCE, TARGET)))
+    key = hashlib.sha256(f"{_FORMAT} {digest}".encode()).hexdigest()[:24]
+    arrays, known = _cache.cached_arrays(f"pairs-{key}", lambda: _number(folder))
+    source, target = (Sentences(arrays[f"{side}-pieces"], arrays[f"{side}-starts"]) for side in ("source", "target"))
+    name = named(f"WMT16, {SOURCE} and .de", folder)
+    origin = Origin(name, "that of the user's files", len(source.lengths), digest)
+    return Pairs(source, target, known["vocab_size"], origin)
 
 
-_Numbers = tuple[Sentences, Sentences, int]
-
-
-def _number(folder: Path) -> _Numbers:
+def _number(folder: Path) -> _cache.Arrays:
     pieces = [*SPECIALS, *(line.strip() for line in _lines(folder / VOCABULARY))]
     numbers = {piece: number for number, piece in enumerate(pieces)}
     source, target = (_number_file(folder / name, numbers) for name in (SOURCE, TARGET))
@@ -156,12 +142,15 @@ def _number(folder: Path) -> _Numbers:
         raise InvalidArgument(
             f"{folder / shorter} ends after line {line}, and the other file has {max(a, b)}: they are not aligned"
         )
-    return source, target, len(pieces)
+    arrays = {
+        f"{name}-{what}": getattr(side, what)
+        for name, side in (("source", source), ("target", target))
+        for what in ("pieces", "starts")
+    }
+    return arrays, {"vocab_size": len(pieces)}
 
 
 def _number_file(path: Path, numbers: dict[str, int]) -> Sentences:
-    import numpy as np
-
     pieces, starts = array("i"), array("q", [0])
     for line in _lines(path):
         pieces.append(BEGIN)
@@ -182,36 +171,7 @@ def _lines(path: Path) -> Iterator[str]:
                 raise InvalidArgument(f"{path}, line {number}: not UTF-8 text ({error})") from error
 
 
-def _write(numbers: _Numbers, folder: Path) -> None:
-    import numpy as np
-
-    source, target, vocab_size = numbers
-    record = {"vocab_size": vocab_size}
-    for name, side in (("source", source), ("target", target)):
-        np.save(folder / f"{name}-pieces.npy", side.pieces)
-        np.save(folder / f"{name}-starts.npy", side.starts)
-        record[name] = len(side.pieces)
-    (folder / "pairs.json").write_text(json.dumps(record), encoding="utf-8")
-
-
-def _read(folder: Path) -> _Numbers:
-    import numpy as np
-
-    record = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
-    sides = []
-    for name in ("source", "target"):
-        pieces, starts = (
-            np.load(folder / f"{name}-{what}.npy", mmap_mode="r", allow_pickle=False) for what in ("pieces", "starts")
-        )
-        if not len(pieces) == record[name] == starts[-1]:
-            raise ValueError(f"{folder}: {name} has {len(pieces)} pieces, not {record[name]}")
-        sides.append(Sentences(pieces, starts))
-    return sides[0], sides[1], record["vocab_size"]
-
-
 def _synthetic(vocab_size: int, longest: int, seed: int) -> Pairs:
-    import numpy as np
-
     words = vocab_size - len(SPECIALS)
     if words < 1:
         raise InvalidArgument(f"vocab_size must be above {len(SPECIALS)}, the specials; got {vocab_size}")
@@ -248,9 +208,6 @@ class Batches:
         self._order = self._shuffled()
 
     def next(self) -> Batch:
-        import numpy as np
-        import torch
-
         if self._at == len(self._order):
             self._epoch, self._at = self._epoch + 1, 0
             self._order = self._shuffled()
@@ -263,8 +220,6 @@ class Batches:
 
     def _shuffled(self) -> npt.NDArray[np.int64]:
         """Indices of the pairs in each batch of the epoch, `[batches, N]`."""
-        import numpy as np
-
         key = np.array([self.seed & (2**64 - 1), self._epoch], dtype=np.uint64)
         random = np.random.Generator(np.random.Philox(key=key))
         whole = len(self.pairs.source.lengths) // self.batch_size * self.batch_size
@@ -278,9 +233,6 @@ class Batches:
 
 def _padded(side: Sentences, rows: npt.NDArray[np.int64]) -> torch.Tensor:
     """Return the sentences as columns, `[longest, N]`."""
-    import numpy as np
-    import torch
-
     lengths = side.lengths[rows]
     columns = np.full((int(lengths.max()), len(rows)), PAD, dtype=np.int64)
     for column, row in enumerate(rows):

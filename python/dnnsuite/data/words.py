@@ -4,24 +4,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
+from .._lazy import npt
+from .._lazy import numpy as np
 from ..errors import InvalidArgument
 from . import _cache, text
-from ._origin import Origin, named, root_of
+from ._origin import Origin, named, root_of, sha256_of
 from ._sources import WIKITEXT_FOLDERS
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 WIKITEXT_2_WORDS = 33_278
 END_OF_LINE = "<eos>"
 
-_FORMAT = 1  # of the cached entry
+_FORMAT = 2  # of the cached entry
 _PARTS = ("train", "valid")
 _NAMES = ("wiki.{}.tokens", "wiki.{}.raw", "{}.txt")
 _VALID_SHARE = 10  # one part in so many of a text without a validation file
@@ -41,14 +37,6 @@ class Words:
     valid: npt.NDArray[np.int32]
     vocab_size: int
     origin: Origin
-
-
-class _Numbers(NamedTuple):
-    """Token numbers of a text, as they are cached."""
-
-    train: npt.NDArray[np.int32]
-    valid: npt.NDArray[np.int32]
-    vocab_size: int
 
 
 def load(
@@ -84,15 +72,12 @@ def _wikitext(folder: Path, names: list[str]) -> Words:
     The vocabulary is of all three files, the test file's words too where it is there, as the original's is: 33 278
     words of WikiText-2.
     """
-    digest = hashlib.sha256()
-    for name in names:
-        with (folder / name).open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    key = hashlib.sha256(f"{_FORMAT} {digest.hexdigest()}".encode()).hexdigest()[:24]
-    parts = _cache.cached(f"words-{key}", lambda: _number(folder, names), _write, _read)
+    digest = sha256_of(*(folder / name for name in names))
+    key = hashlib.sha256(f"{_FORMAT} {digest}".encode()).hexdigest()[:24]
+    arrays, known = _cache.cached_arrays(f"words-{key}", lambda: _number(folder, names))
     source = named(f"WikiText, {folder.name}/{names[0]}, by word", folder)
-    return Words(*parts, Origin(source, "CC BY-SA 3.0", len(parts.train), digest.hexdigest()))
+    origin = Origin(source, "CC BY-SA 3.0", len(arrays["train"]), digest)
+    return Words(arrays["train"], arrays["valid"], known["vocab_size"], origin)
 
 
 def pad_vocabulary(words: Words, multiple: int) -> Words:
@@ -113,16 +98,14 @@ def files_of(root: Path) -> tuple[Path, list[str]] | None:
     return None
 
 
-def _number(folder: Path, names: list[str]) -> _Numbers:
+def _number(folder: Path, names: list[str]) -> _cache.Arrays:
     numbers: dict[str, int] = {}
-    parts = [_number_file(folder / name, numbers) for name in names]
-    return _Numbers(parts[0], parts[1], len(numbers))
+    parts = [_number_file(folder / name, numbers) for name in names]  # the test file's words count, too
+    return dict(zip(_PARTS, parts, strict=False)), {"vocab_size": len(numbers)}
 
 
 def _number_file(path: Path, numbers: dict[str, int]) -> npt.NDArray[np.int32]:
     from array import array
-
-    import numpy as np
 
     found = array("i")
     with path.open("rb") as file:
@@ -135,23 +118,3 @@ def _number_file(path: Path, numbers: dict[str, int]) -> npt.NDArray[np.int32]:
     if not found:
         raise InvalidArgument(f"{path} is empty")
     return np.frombuffer(found, dtype=np.int32)
-
-
-def _write(words: _Numbers, folder: Path) -> None:
-    import numpy as np
-
-    for part in _PARTS:
-        np.save(folder / f"{part}.npy", getattr(words, part))
-    record = {"vocab_size": words.vocab_size} | {part: len(getattr(words, part)) for part in _PARTS}
-    (folder / "words.json").write_text(json.dumps(record), encoding="utf-8")
-
-
-def _read(folder: Path) -> _Numbers:
-    import numpy as np
-
-    record = json.loads((folder / "words.json").read_text(encoding="utf-8"))
-    train, valid = (np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False) for part in _PARTS)
-    for part, numbers in zip(_PARTS, (train, valid), strict=True):
-        if numbers.dtype != np.int32 or numbers.shape != (record[part],):
-            raise ValueError(f"{folder}: {part} is {numbers.dtype} {numbers.shape}")
-    return _Numbers(train, valid, record["vocab_size"])

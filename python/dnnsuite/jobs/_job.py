@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from .._lazy import torch
 from ..errors import InvalidArgument, did_you_mean, some_of
 from .workload import MAKES_BATCHES
 
 if TYPE_CHECKING:
-    import torch
-
     from ..data import Origin
 
 _PROTOCOL = ("batch_size", "repeat", "number")  # settings that are no option
@@ -202,8 +201,6 @@ class Job(abc.ABC):
     @property
     def device(self) -> torch.device:
         """The device of the models."""
-        import torch
-
         return torch.device(self.config.device)
 
     @property

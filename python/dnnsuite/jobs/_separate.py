@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -13,8 +12,6 @@ from .. import ops
 from ..errors import InvalidArgument
 from ..nn.random_draws import fill
 from ..nn.random_streams import FUNCTION_STREAM, stream_key, streams
-
-Parameters = Sequence[torch.Tensor]
 
 
 class MaskStream:
@@ -194,21 +191,3 @@ def share_masks(model: torch.nn.Module, array: torch.nn.Module, seed: int) -> li
             masks.append(stream := MaskStream(seed, len(masks)))
             _draw_from(model.get_submodule(name), stream, dtype)
     return masks
-
-
-class Tolerance(NamedTuple):
-    """Bounds on how far a fused array may be from separate runs: rounding in another order, grown over a few steps.
-
-    `loss` is relative to the separate loss; `update` is ‖w_fused - w_separate‖ / ‖w_separate - w_start‖ of a model.
-    A mean over many samples hides what is wrong in a few of them; the update does not.
-    """
-
-    loss: float
-    update: float
-
-
-def update_error(fused: Parameters, separate: Parameters, start: Parameters) -> float:
-    """‖w_fused - w_separate‖ / ‖w_separate - w_start‖ over all parameters of one model."""
-    apart = sum(float((a - b).double().square().sum()) for a, b in zip(fused, separate, strict=True))
-    moved = sum(float((b - c).double().square().sum()) for b, c in zip(separate, start, strict=True))
-    return (apart / moved) ** 0.5 if moved else float("inf")

@@ -9,17 +9,15 @@ one of the mini-batches: every sixteenth plays anew, which is the wait for data.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import torch
 from ..data import games
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
+from .workload import Made, Preset, Values, Workload, models
 
 _EPOCHS, _GAMMA, _LAMBDA = 4, 0.99, 0.95
 _UPDATES = 10_000_000 // 1024  # of a training, in which the learning rate falls to 0, at 128 frames of 8 games
@@ -31,9 +29,6 @@ class Played:
     returns and advantages `[N]`, and the clip and weights of the loss `[3]`."""
 
     def __init__(self, config: JobConfig, options: Values) -> None:
-        import numpy as np
-        import torch
-
         steps, copies, parts = (options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
         if min(steps, copies, parts) < 1 or steps * copies < parts:
             raise InvalidArgument(
@@ -52,8 +47,6 @@ class Played:
 
     def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
         """Return the next mini-batch; of a new rollout if all have been learned from."""
-        import torch
-
         if not self._parts:
             with torch.no_grad():
                 whole = self._rollout(model)
@@ -68,9 +61,6 @@ class Played:
 
     def _rollout(self, model: Any) -> list[torch.Tensor]:
         """Play the present policy in every game at once: frames and games are the first dimension."""
-        import numpy as np
-        import torch
-
         from ._ppo import returns
 
         seen, kept, rewards, alive = [], [], [], []
@@ -109,12 +99,6 @@ class Played:
         self._environment.close()
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models.nature_cnn import NatureCNN
-
-    return NatureCNN(options["actions"])
-
-
 def loss(model: Any, images: torch.Tensor, *batch: torch.Tensor) -> torch.Tensor:
     from ._ppo import clipped_loss
 
@@ -136,7 +120,7 @@ declare(
             "env_name": "PongNoFrameskip-v4", "num_steps": 128, "num_processes": 8, "num_mini_batch": _PARTS,
             "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
         },
-        model=model,
+        model=lambda options, hyper: models.NatureCNN(options["actions"]),
         data=Played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),

@@ -16,8 +16,6 @@ from ..errors import InvalidArgument, did_you_mean, some_of
 from ._job import get
 from .workload import BASELINES
 
-__all__ = ["CATEGORIES", "Card", "all_cards", "bibtex", "card_of", "page", "references"]
-
 CATEGORIES = (
     "image classification", "object detection", "translation", "language modelling", "recommendation",
     "reinforcement learning", "generative", "super-resolution", "style transfer", "regression", "sequence",

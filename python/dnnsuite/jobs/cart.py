@@ -9,24 +9,20 @@ step asks the policy for one action, which a CPU computes fastest, and playing i
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import games
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare
 from .workload import Made, Preset, Values, Workload
 
-if TYPE_CHECKING:
-    import torch
-
 
 class Played:
     """Log-probabilities `[T]` of what the policy did, with their graph, and what followed `[T]`."""
 
     def __init__(self, config: JobConfig, options: Values) -> None:
-        import torch
-
         if config.batch_size != 1:
             raise InvalidArgument(f"cart plays one environment: batch_size must be 1, got {config.batch_size}")
         if options["update_every"] < 2:  # of one return there is no deviation
@@ -40,8 +36,6 @@ class Played:
 
     def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
         """Play the next steps."""
-        import torch
-
         chosen, rewards, ends = [], [], []
         for _ in range(self._steps):
             seen = torch.from_numpy(self._observation).to(model[0].weight.dtype)
@@ -74,20 +68,12 @@ class Played:
 def standardized_returns(rewards: list[float], ends: list[bool], gamma: float) -> torch.Tensor:
     """`[T]`: what follows each step, R_t = r_t + gamma R_{t+1}, or r_t where an episode ends; less the mean, over the
     (unbiased) deviation."""
-    import torch
-
     returns, total = [], 0.0
     for reward, end in zip(reversed(rewards), reversed(ends), strict=True):
         total = reward if end else reward + gamma * total
         returns.append(total)
     values = torch.tensor(returns[::-1])
     return (values - values.mean()) / (values.std() + torch.finfo(torch.float32).eps)
-
-
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    import torch
-
-    return torch.nn.Sequential(torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2))
 
 
 def loss(model: Any, chosen: torch.Tensor, returns: torch.Tensor) -> torch.Tensor:
@@ -100,7 +86,9 @@ declare(
         description="REINFORCE with a policy of 128 units on CartPole",
         unit="env steps",
         options={"gamma": 0.99, "update_every": 1000},
-        model=model,
+        model=lambda options, hyper: torch.nn.Sequential(
+            torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2)
+        ),
         data=Played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr"}),

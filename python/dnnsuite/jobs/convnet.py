@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import imagenet, import_torchvision
 from ..data.batches import Pooled
 from ..errors import InvalidArgument, did_you_mean
@@ -19,15 +20,10 @@ from ._job import JobConfig
 from .declared_job import classified, declare
 from .workload import Made, Preset, Values, Workload
 
-if TYPE_CHECKING:
-    import torch
-
 _BATCHES = 4  # in the pool
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
-    import torch
-
     models, arch = import_torchvision().models, options["arch"]
     if arch not in (every := models.list_models(module=models)):
         known = ", ".join(name for name in every if name.startswith("resnet"))
@@ -62,8 +58,6 @@ def files(config: JobConfig, options: Values, scope: str = "student") -> Any:
 
 
 def _normalized(batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
     mean, deviation = (torch.tensor(value).view(3, 1, 1) for value in (imagenet.MEAN, imagenet.DEVIATION))
     return (batch[0] - mean) / deviation, batch[1]
 

@@ -10,32 +10,22 @@ from __future__ import annotations
 import functools
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import batches, crops, imagenet
 from ..errors import InvalidArgument
 from . import distributed
 from ._job import JobConfig
 from .declared_job import declare, widened
 from .fused import samplers
-from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Preset, Values, Workload, models
 
 _SIZE = 64
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models import GAN
-
-    return GAN(options["nz"], options["ngf"], options["ndf"])
-
-
 def images_and_noise(config: JobConfig, options: Values, scope: str = "student") -> batches.ArrayBatches:
     """Images `[N, 3, 64, 64]` in [-1, 1] and noise `[N, nz, 1, 1]`."""
-    import torch
-
     if options["imageSize"] != _SIZE:
         raise InvalidArgument(f"imageSize {options['imageSize']}: the layers of DCGAN are for images of {_SIZE}")
     found = crops.load(config.data, config.dataroot, _SIZE, seed=config.data_seed)
@@ -60,15 +50,11 @@ def files(config: JobConfig, options: Values, scope: str = "student") -> Any:
 
 
 def _noise(count: int, options: Values, generator: torch.Generator | None) -> torch.Tensor:
-    import torch
-
     return torch.randn(count, options["nz"], 1, 1, generator=generator)
 
 
 def judged(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the discriminator on real images and on the generator's."""
-    import torch
-
     softplus = torch.nn.functional.softplus
     found, made = widened(gan.discriminator(real)), widened(gan.discriminator(gan.generator(noise)))
     return softplus(-found).mean() + softplus(made).mean()
@@ -76,8 +62,6 @@ def judged(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
 
 def passed(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the generator's images with the label of real ones."""
-    import torch
-
     return torch.nn.functional.softplus(-widened(gan.discriminator(gan.generator(noise)))).mean()
 
 
@@ -93,7 +77,7 @@ WORKLOAD = Workload(
     options={"imageSize": _SIZE, "nz": 100, "ngf": 64, "ndf": 64, "lr": 2e-4, "beta1": 0.5, "workers": 8},
     hyper={"lr": 2e-4, "beta1": 0.5},
     sample=sample,
-    model=model,
+    model=lambda options, hyper: models.GAN(options["nz"], options["ngf"], options["ndf"]),
     data=images_and_noise,
     loss={"discriminator": judged, "generator": passed},
     optimizer=Made("Adam", {"lr": "lr", "betas": ("beta1", 0.999)}),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .._lazy import torch
 from .._seeds import seed_all
 from ..errors import InvalidArgument
 from . import distributed
@@ -18,8 +19,6 @@ from ._job import Job, JobConfig, option, register
 from .workload import MAKES_BATCHES, Made, Workload
 
 if TYPE_CHECKING:
-    import torch
-
     from .model_parts import Batch, Trainee, Training
 
 _AS_PRESET = {"": "default", "baselines": "default", "fast": "default", "smoke": "quick"}  # of the suite of 2019
@@ -100,8 +99,6 @@ class DeclaredJob(Job):
         return sum(p.numel() * p.element_size() for p in model.parameters())
 
     def setup(self) -> None:
-        import torch
-
         from .model_parts import ArrayTraining, PlainTraining
 
         _check_classes(self.workload)
@@ -113,7 +110,7 @@ class DeclaredJob(Job):
         self.feed = getattr(batches, "feed", "memory")
         self.options.update(batches.sizes)
         if config.B and hasattr(batches, "batch_of"):
-            raise InvalidArgument(f"job {self.name} {MAKES_BATCHES}: B must be 0, got {config.B}")
+            raise InvalidArgument(f"job {self.name} {MAKES_BATCHES}: it trains one model at a time (B = 0)")
         if not self.workload.reseed:
             seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
@@ -131,8 +128,6 @@ class DeclaredJob(Job):
 
     def build(self, index: int) -> Trainee:
         """Build the plain model `index` with its losses."""
-        import torch
-
         from .model_parts import Trainee
 
         hyper = {name: values[index] for name, values in self.hyper.items()}
@@ -185,8 +180,6 @@ class DeclaredJob(Job):
         return tuple(self._placed(x) for x in batch)
 
     def _placed(self, x: Any) -> Any:
-        import torch
-
         if not isinstance(x, torch.Tensor):
             return x
         double = self.config.precision == "fp64" and x.is_floating_point()
@@ -218,8 +211,6 @@ class DeclaredJob(Job):
         self.steps_skipped += self.training.skipped > skipped
 
     def settle_loss_scale(self, most: int = 12) -> None:
-        import torch
-
         for _ in range(most if self.autocast_dtype == torch.float16 else 0):
             skipped = self.steps_skipped
             self.step()
@@ -242,8 +233,6 @@ class DeclaredJob(Job):
         return own if found is None else {**own, self.workload.metric.name: sum(found) / len(found)}  # type: ignore[union-attr]
 
     def synchronize(self) -> None:
-        import torch
-
         self.training.synchronize()
         if self.config.device.startswith("cuda"):
             torch.cuda.synchronize()
@@ -258,8 +247,6 @@ class DeclaredJob(Job):
 
     def held_out_metric(self) -> list[float] | None:
         """Metric of each model on samples that it was not trained on; None for a workload without one."""
-        import torch
-
         from .. import _fuse
 
         workload, models = self.workload, self.config.B
@@ -333,8 +320,6 @@ class DeclaredJob(Job):
     @property
     def autocast_dtype(self) -> torch.dtype | None:
         """Dtype of autocast: that of the precision, of amp bfloat16 if the GPU supports it; None without autocast."""
-        import torch
-
         if self.config.precision in ("bf16", "fp16"):
             return torch.bfloat16 if self.config.precision == "bf16" else torch.float16
         if self.config.precision != "amp":
@@ -349,8 +334,6 @@ class DeclaredJob(Job):
 
     def scaler(self) -> torch.amp.GradScaler | None:
         """Return a scaler of gradients where they can underflow."""
-        import torch
-
         scale = self.workload.loss_scale
         given: dict[str, Any] = {} if scale is None else {"init_scale": scale, "growth_interval": _STEADY}
         return torch.amp.GradScaler(self.device.type, **given) if self.autocast_dtype == torch.float16 else None
@@ -365,15 +348,11 @@ class DeclaredJob(Job):
 
 def widened(x: torch.Tensor) -> torch.Tensor:
     """`x` in float32 or better, for the loss of logits that autocast may have left in half precision."""
-    import torch
-
     return x if x.dtype == torch.float64 else x.float()
 
 
 def classified(model: Any, *batch: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of a model's logits with the classes, the last tensor of a batch."""
-    import torch
-
     return torch.nn.functional.cross_entropy(widened(model(*batch[:-1])), batch[-1])
 
 
@@ -403,8 +382,6 @@ def declare(workload: Workload) -> type[DeclaredJob]:
 
 
 def _check_classes(workload: Workload) -> None:
-    import torch
-
     from .. import optim
 
     for made, rooms in (

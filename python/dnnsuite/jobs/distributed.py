@@ -8,12 +8,10 @@ MASTER_PORT); without them, a job has one process and everything here does nothi
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from .._lazy import torch
 from ..errors import Error, InvalidArgument
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Place(NamedTuple):
@@ -54,8 +52,6 @@ def _number(name: str) -> int:
 def device_of(place: Place, device: torch.device) -> torch.device:
     """Return the device of this process: of several on a machine, each has the GPU of its number."""
     if device.type == "cuda" and device.index is None and place.world_size > 1:
-        import torch
-
         # The launcher may show each process its own, as --gpus-per-task does.
         alone = torch.cuda.device_count() == 1
         return torch.device("cuda", 0 if alone else place.local_rank)
@@ -69,7 +65,6 @@ def join(place: Place, device: torch.device) -> None:
     """
     if place.world_size == 1:
         return
-    import torch
     from torch import distributed
 
     if distributed.is_initialized():

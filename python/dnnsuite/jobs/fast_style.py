@@ -9,39 +9,30 @@ compute and means nothing). Batches come from a pool on the device; a second rat
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import Image, torch
+from .._lazy import numpy as np
 from ..data import imagenet, photographs
 from ..data.batches import Pooled
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
-
-    from ..models import VGG16Features
+from .workload import Made, Preset, Values, Workload, models
 
 _BATCHES = 4  # in the pool
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models import StyleJudge, TransformerNet, VGG16Features
-
-    net, features = TransformerNet(), VGG16Features()
+    net, features = models.TransformerNet(), models.VGG16Features()
     if options["weights"]:
         load_vgg16(features, options["weights"])
     weights = options["content_weight"], options["style_weight"]
-    return StyleJudge(net, features, normalized(style_image(options)), *weights)
+    return models.StyleJudge(net, features, normalized(style_image(options)), *weights)
 
 
 def style_image(options: Values) -> torch.Tensor:
     """`[1, 3, style_size, style_size]`, 0 to 255."""
-    import numpy as np
-    import torch
-    from PIL import Image
-
     path, size = options["style_image"], options["style_size"]
     image = photographs.decode(path) if path else Image.fromarray(photographs.Noise().picture(256, 256))
     pixels = np.array(image.resize((size, size), Image.Resampling.LANCZOS), dtype=np.float32)
@@ -79,10 +70,8 @@ def loss(model: Any, images: torch.Tensor) -> torch.Tensor:
     return model.difference(*([widened(seen) for seen in part] for part in (made, given)))
 
 
-def load_vgg16(features: VGG16Features, path: str) -> None:
+def load_vgg16(features: models.VGG16Features, path: str) -> None:
     """Load the weights of torchvision's vgg16 (its state_dict). Raises InvalidArgument naming a file without them."""
-    import torch
-
     names = features.state_dict()
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)

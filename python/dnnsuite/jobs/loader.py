@@ -9,16 +9,14 @@ cache.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from .._lazy import torch
 from .._seeds import seed_all
 from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
 from ._job import Job, JobConfig, register
-
-if TYPE_CHECKING:
-    import torch
 
 _SIZE = 224
 
@@ -65,8 +63,6 @@ class Loader(Job):
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":
-            import torch
-
             torch.cuda.synchronize(self.device)
 
     def losses(self) -> list[float]:
@@ -75,8 +71,6 @@ class Loader(Job):
     @property
     def last_loss(self) -> torch.Tensor:
         """Zero: nothing is learned."""
-        import torch
-
         return torch.zeros(())
 
     def close(self) -> None:

@@ -7,26 +7,21 @@ An interaction is one sample: a user, an item, and 1 or 0 for rated or not. Samp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import ratings
 from ..data.batches import BatchesInTurn
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _HELD_OUT = 1 << 16  # added to the seed of draws that are not trained on
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
-
-    from ..models.neumf import NeuMF
-
-    return NeuMF(options["users"], options["items"], options["factors"], _widths(options["layers"]))
+    return models.NeuMF(options["users"], options["items"], options["factors"], _widths(options["layers"]))
 
 
 def interactions(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
@@ -43,8 +38,6 @@ def interactions(config: JobConfig, options: Values, held_out: int = 0) -> Batch
 
 
 def loss(model: Any, users: torch.Tensor, items: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.binary_cross_entropy_with_logits(widened(model(users, items)), labels)
 
 

@@ -7,18 +7,16 @@ loop. `no_checks` is the original's (save nothing) and the only behaviour here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import batches, super_resolution
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ..errors import InvalidArgument, Unavailable
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 CROP = 256
 
@@ -41,8 +39,6 @@ def pairs(config: JobConfig, options: Values) -> batches.BatchesInTurn:
 
 def test_pairs(config: JobConfig, options: Values) -> batches.WholeBatch:
     """All pairs of the test part as one batch, and how many are looked at together, `[n]` zeros."""
-    import torch
-
     if options["testBatchSize"] < 1:
         raise InvalidArgument(f"testBatchSize {options['testBatchSize']} is below 1")
     _, test, origin = _loaded(config, options)
@@ -51,8 +47,6 @@ def test_pairs(config: JobConfig, options: Values) -> batches.WholeBatch:
 
 
 def _loaded(config: JobConfig, options: Values) -> Any:
-    import torch
-
     train, test, origin = super_resolution.load(
         config.data, config.dataroot, options["upscale_factor"], CROP, config.data_seed, options["workers"]
     )
@@ -69,22 +63,12 @@ def files(config: JobConfig, options: Values) -> Any:
     return loader, lambda batch: tuple(part.float() / 255 for part in batch), pictures.origin
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from .. import models
-
-    return models.ESPCN(options["upscale_factor"])
-
-
 def loss(model: Any, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.mse_loss(widened(model(low)), high)
 
 
 def psnr(model: Any, low: torch.Tensor, high: torch.Tensor, together: torch.Tensor) -> torch.Tensor:
     """Peak signal-to-noise ratio in dB, the mean over groups of pictures."""
-    import torch
-
     parts = zip(low.split(len(together)), high.split(len(together)), strict=True)
     return torch.stack([-10 * loss(model, *part).double().log10() for part in parts]).mean()
 
@@ -95,7 +79,7 @@ declare(
         description="ESPCN makes pictures twice as large",
         unit="images",
         options={"upscale_factor": 2, "testBatchSize": 8, "workers": 8, "no_checks": True, "lr": 0.1},
-        model=model,
+        model=lambda options, hyper: models.ESPCN(options["upscale_factor"]),
         data=pairs,
         loss=loss,
         held_out=test_pairs,

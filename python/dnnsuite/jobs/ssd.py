@@ -9,8 +9,9 @@ of 2019 downloaded one, unless `weights` names a file of torchvision's ResNet-34
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import detection
 from ..data.batches import BatchesInTurn
 from ..data.endless import EndlessLoader
@@ -18,25 +19,17 @@ from ..data.order import Order
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Preset, Values, Workload, models
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
     """The network, with the default boxes in a buffer."""
-    from ..models import multibox
-    from ..models.ssd import SSD300
-
-    made = SSD300(detection.CLASSES, _weights(options["weights"]) if options["weights"] else None)
-    made.register_buffer("defaults", multibox.default_boxes(), persistent=False)
+    made = models.SSD300(detection.CLASSES, _weights(options["weights"]) if options["weights"] else None)
+    made.register_buffer("defaults", models.multibox.default_boxes(), persistent=False)
     return made
 
 
 def _weights(path: str) -> dict[str, torch.Tensor]:
-    import torch
-
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
@@ -61,9 +54,7 @@ class Coco:
     feed = "loader"
 
     def __init__(self, folder: Any, config: JobConfig, workers: int) -> None:
-        from ..models import multibox
-
-        dataset = detection.Coco(folder, _Matcher(multibox.default_boxes()))
+        dataset = detection.Coco(folder, _Matcher(models.multibox.default_boxes()))
         self.record, self.sizes = dataset.origin.record(), dict[str, Any]()
         self._loader = EndlessLoader(
             dataset, config.batch_size, workers, config.data_seed, pin_memory=config.device != "cpu"
@@ -79,14 +70,10 @@ class Coco:
 
 
 def _drawn(config: JobConfig, options: Values) -> BatchesInTurn:
-    import torch
-
-    from ..models import multibox
-
     count = options["images"] or 2 * config.batch_size
     images, labelled, origin = detection.rectangles(count, config.data_seed)
-    defaults = multibox.default_boxes()
-    found = [multibox.match(*each, defaults) for each in labelled]
+    defaults = models.multibox.default_boxes()
+    found = [models.multibox.match(*each, defaults) for each in labelled]
     boxes, labels = (torch.stack(column) for column in zip(*found, strict=True))
     kept = [part.to(config.device) for part in (images, boxes, labels)]
 
@@ -103,10 +90,8 @@ def _drawn(config: JobConfig, options: Values) -> BatchesInTurn:
 
 
 def loss(model: Any, images: torch.Tensor, boxes: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    from ..models.multibox import multibox_loss
-
     offsets, logits = (widened(x) for x in model(images))
-    return multibox_loss(offsets, logits, boxes, labels, model.defaults)
+    return models.multibox.multibox_loss(offsets, logits, boxes, labels, model.defaults)
 
 
 class _Matcher:
@@ -116,9 +101,7 @@ class _Matcher:
         self._defaults = defaults
 
     def __call__(self, boxes: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        from ..models.multibox import match
-
-        return match(boxes, labels, self._defaults)
+        return models.multibox.match(boxes, labels, self._defaults)
 
 
 declare(

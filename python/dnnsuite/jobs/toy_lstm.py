@@ -6,33 +6,23 @@ Everybody trains on the same waves; three are held out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import numpy as np
+from .._lazy import torch
 from ..data.batches import WholeBatch
 from ..errors import InvalidArgument, did_you_mean
 from ._job import JobConfig
 from .declared_job import declare
-from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _PERIOD, _WAVES, _HELD_OUT = 20, 100, 3
 _DATA_SEED = 2  # the original's
 _DTYPES = ("float16", "float32", "float64")
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from .. import models
-
-    return models.SineLSTM().to(_dtype(options))
-
-
 def waves(config: JobConfig, options: Values, chosen: slice = slice(_HELD_OUT, None)) -> WholeBatch:
     """Waves `[97, T-1]` and the same one step later, as one batch of a single sample."""
-    import numpy as np
-    import torch
-
     length = options["length"]
     if length < 2:
         raise InvalidArgument(f"length {length}: a value and the one after it are needed, so 2 or more")
@@ -47,14 +37,10 @@ def waves(config: JobConfig, options: Values, chosen: slice = slice(_HELD_OUT, N
 
 
 def loss(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.mse_loss(model(x), y)
 
 
 def _dtype(options: Values) -> torch.dtype:
-    import torch
-
     if options["dtype"] not in _DTYPES:
         hint = did_you_mean(str(options["dtype"]), _DTYPES)
         raise InvalidArgument(f"dtype {options['dtype']!r} is not one of {', '.join(_DTYPES)}{hint}")
@@ -68,7 +54,7 @@ declare(
         description="two LSTM cells learn sine waves",
         unit="time steps",
         options={"dtype": "float32", "length": 1000},
-        model=model,
+        model=lambda options, hyper: models.SineLSTM().to(_dtype(options)),
         data=waves,
         loss=loss,
         held_out=lambda config, options: waves(config, options, slice(_HELD_OUT)),

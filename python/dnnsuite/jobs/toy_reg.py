@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data.batches import BatchesInTurn
 from ._job import JobConfig
 from .declared_job import declare
 from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
 
 _DEGREE = 4
 _HELD_OUT = 1 << 32  # added to the seed of points that are not trained on
@@ -19,7 +17,6 @@ _HELD_OUT = 1 << 32  # added to the seed of points that are not trained on
 
 def points(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTurn:
     """Powers `[N, 4]` of random x and the polynomial's values `[N, 1]`."""
-    import torch
 
     def begin() -> Any:
         generator = torch.Generator().manual_seed(config.seed)
@@ -38,15 +35,7 @@ def points(config: JobConfig, options: Values, held_out: int = 0) -> BatchesInTu
     return BatchesInTurn(begin, {"source": "synthetic: a polynomial drawn from the seed"})
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    import torch
-
-    return torch.nn.Linear(_DEGREE, 1)
-
-
 def loss(model: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.smooth_l1_loss(model(x), y)
 
 
@@ -55,7 +44,7 @@ declare(
         name="toy_reg",
         description="Linear(4, 1) fits a polynomial of degree 4",
         unit="samples",
-        model=model,
+        model=lambda options, hyper: torch.nn.Linear(_DEGREE, 1),
         data=points,
         loss=loss,
         held_out=lambda config, options: points(config, options, _HELD_OUT),

@@ -22,8 +22,6 @@ from ._job import JobConfig, get
 from ._separate import share_masks
 from .reordered_sums import ReorderedSums
 
-__all__ = ["SKETCH", "Trajectory", "Way", "default_rates", "train"]
-
 Way = Literal["serial", "control", "hfta"]
 #: Numbers that stand for a model's weights: the distance of two sketches is that of the weights within about 2 %.
 SKETCH = 4096

@@ -7,22 +7,18 @@ how many pieces a pair has, to turn the rate into tokens.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import translation
 from ..data.batches import BatchesInTurn
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Preset, Values, Workload, models
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from ..models.gnmt import GNMT
-
-    made = GNMT(options["vocab_size"], options["hidden_size"], options["num_layers"], options["dropout"])
+    made = models.GNMT(options["vocab_size"], options["hidden_size"], options["num_layers"], options["dropout"])
     made.smoothing = options["smoothing"]
     return made
 
@@ -50,12 +46,8 @@ def sentences(config: JobConfig, options: Values) -> BatchesInTurn:
 
 def loss(model: Any, source: torch.Tensor, target: torch.Tensor, lengths: Any) -> torch.Tensor:
     """Cross-entropy of smoothed labels per pair."""
-    import torch
-
-    from ..models.gnmt import label_smoothing_loss
-
     logits = widened(model(source, torch.tensor(lengths), target[:-1]))
-    return label_smoothing_loss(logits.flatten(0, 1), target[1:].flatten(), model.smoothing) / target.size(1)
+    return models.label_smoothing_loss(logits.flatten(0, 1), target[1:].flatten(), model.smoothing) / target.size(1)
 
 
 declare(

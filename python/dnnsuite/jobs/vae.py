@@ -6,17 +6,15 @@ All pictures are in memory, and a batch is taken from them; a second rate has a 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import batches, mnist
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _TEST_BATCH = 128  # of the original, whatever the training has
 
@@ -47,18 +45,8 @@ def files(config: JobConfig, options: Values) -> Any:
     return loader, lambda batch: (batch,), found.origin
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
-    from .. import models
-
-    return models.VAE()
-
-
 def loss(model: Any, x: torch.Tensor) -> torch.Tensor:
     """Cross-entropy and divergence, summed over the batch."""
-    import torch
-
-    from .. import models
-
     reconstruction, mean, log_variance = model(x)
     with torch.autocast(x.device.type, enabled=False):  # which refuses this cross-entropy on a GPU
         return models.negative_elbo(widened(reconstruction), x, widened(mean), widened(log_variance))
@@ -69,8 +57,6 @@ def loss_per_image(model: Any, x: torch.Tensor) -> torch.Tensor:
 
 
 def _pixels(found: mnist.Pictures, device: str) -> torch.Tensor:
-    import torch
-
     return torch.from_numpy(found.images.copy()).flatten(1).to(device)
 
 
@@ -79,7 +65,7 @@ declare(
         name="vae",
         description="a variational auto-encoder learns MNIST",
         unit="images",
-        model=model,
+        model=lambda options, hyper: models.VAE(),
         data=pictures,
         loss=loss,
         held_out=test_pictures,

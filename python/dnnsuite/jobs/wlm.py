@@ -8,26 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import torch
 from ..data import batches, words
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload
-
-if TYPE_CHECKING:
-    import torch
+from .workload import Made, Metric, Preset, Values, Workload, models
 
 _ROWS, _SEGMENTS = 10, 5  # of the validation text
 
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
     """The GRU, with the state that it has after a segment in a buffer `[layers, N, H]`."""
-    from ..models.gru_lm import GRULanguageModel
-
     sizes = (options["emsize"], options["nhid"], options["nlayers"], options["dropout"])
-    made = GRULanguageModel(options["vocab_size"], *sizes)
+    made = models.GRULanguageModel(options["vocab_size"], *sizes)
     made.register_buffer("state", made.first_state(options["rows"]))
     return made
 
@@ -36,8 +32,6 @@ class Segments:
     """Tokens `[L, N]`, the ones after each `[L, N]`, and 0 where the text begins, else 1, `[1, 1, 1]`."""
 
     def __init__(self, text: words.Words, config: JobConfig, options: Values) -> None:
-        import torch
-
         self._length = options["bptt"]
         self._rows = _in_rows(text.train, config.batch_size, self._length).to(config.device)
         self._goes_on = torch.tensor([0.0, 1.0], device=config.device)[:, None, None, None]
@@ -53,8 +47,6 @@ class Segments:
 
 def _in_rows(tokens: Any, rows: int, bptt: int) -> torch.Tensor:
     """Return the text as `[T / rows, rows]`: each column is a piece of it."""
-    import torch
-
     if bptt < 1:
         raise InvalidArgument(f"bptt must be 1 or more, got {bptt}")
     length = len(tokens) // rows
@@ -99,8 +91,6 @@ def val_loss(model: Any, tokens: torch.Tensor, targets: torch.Tensor) -> torch.T
 
 
 def _entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    import torch
-
     return torch.nn.functional.cross_entropy(widened(logits).flatten(0, 1), targets.flatten())
 
 

@@ -13,12 +13,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from .._lazy import Late, torch
 from ..errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
-    import torch
-
+    from .. import models as models
     from ._job import JobConfig
+else:
+    models = Late("dnnsuite.models")  # imported when a job makes one: a suite is described without torch
 
 Values = Mapping[str, Any]
 Loss = Callable[..., "torch.Tensor"]

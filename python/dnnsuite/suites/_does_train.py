@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import torch
 from .._runs.failures import NotTraining
 from ._method import Observations
 
 if TYPE_CHECKING:
     from ..jobs import Job
-
-__all__ = ["check_training", "fingerprints"]
 
 _MANY = 0.1  # share of skipped steps that a reader must know of
 
@@ -21,8 +20,6 @@ def fingerprints(job: Job) -> list[tuple[float, float]]:
     weights = job.weights() if job.trains else []
     if not weights:
         return []
-    import torch
-
     with torch.no_grad():
         return [(float(weight.sum(dtype=torch.float64)), float(weight.norm(dtype=torch.float64))) for weight in weights]
 

@@ -17,8 +17,6 @@ from .._runs import facts
 if TYPE_CHECKING:
     from ..jobs import Job
 
-__all__ = ["environment", "hashes"]
-
 
 def hashes(job: type, arguments: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of the job's source, and of it with its arguments (`job`): equal where the same was run."""

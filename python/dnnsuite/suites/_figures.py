@@ -13,8 +13,6 @@ from .._runs import rates
 from .._runs.samples import Sample
 from ._method import Observations
 
-__all__ = ["figures", "samples"]
-
 Floats = npt.NDArray[np.float64]
 
 _FEWEST = 20  # observations of which MSER-5 says anything

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-__all__ = ["JobFlags", "flags_of", "settings_of"]
-
 _SHORT = {"-b": "--batch-size", "-j": "--workers", "-s": "--seed", "-l": "--learning-rate", "-f": "--factors"}
 _LARGEST = 2**31 - 1  # what a tensor's size, or a count of steps, may be asked to be
 _HALF = ("--half", "--fp16")

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import timing
+from .._lazy import torch
 from .._runs.failures import NotFinite
 
 if TYPE_CHECKING:
     from ..jobs import Job
-
-__all__ = ["SKIP", "Observations", "first_kept", "observe"]
 
 SKIP = 10  # observations that the original drops
 LOSSES = 100  # that it keeps
@@ -108,8 +107,6 @@ def _finite(losses: list[Any], before: int) -> list[float]:
     """Return the losses' values, fetched together where they are tensors."""
     values: list[float] = losses
     if not isinstance(losses[0], float):
-        import torch
-
         values = torch.stack([loss.detach().reshape(()).float() for loss in losses]).tolist()
     for i, value in enumerate(values):
         if not math.isfinite(value):

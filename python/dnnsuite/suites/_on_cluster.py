@@ -16,8 +16,6 @@ from ._seed_format import summary_line, total_line
 from ._settings import SuiteSettings
 from ._suite import resolve
 
-__all__ = ["SuiteOnCluster", "run_on_cluster", "run_part"]
-
 
 class SuiteOnCluster:
     """The parts of a suite, run after run: a cluster that is short of nodes finishes whole runs first.

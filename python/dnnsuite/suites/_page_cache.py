@@ -18,8 +18,6 @@ from .entry import SuiteEntry
 if TYPE_CHECKING:
     from ..data.catalogue import DataSet
 
-__all__ = ["before_run", "drop", "files_of", "resident_share", "unused_dataroot"]
-
 _SAMPLE = 200  # files of which the residency is looked at
 
 

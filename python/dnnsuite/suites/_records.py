@@ -12,8 +12,6 @@ from .._runs.group import WorkerOutcome
 from .._runs.record import WITH_LOADER, Metric, RunRecord, Samples, Verdict, data_source
 from .._runs.spec import RESULT_FILE, SPEC_FILE
 
-__all__ = ["ended_run", "missing_run", "rate_of", "run_name"]
-
 _DETAILS = (
     "items_per_batch", "data_wait_share", "contention", "losses", "provenance", "setup_s", "training",
     "loaded",

@@ -39,8 +39,6 @@ from .entry import SuiteEntry
 if TYPE_CHECKING:
     from ..jobs import JobConfig
 
-__all__ = ["Runner"]
-
 
 @dataclass(frozen=True)
 class _Group:

@@ -17,8 +17,6 @@ from ._records import rate_of
 if TYPE_CHECKING:
     from ._suite import Suite
 
-__all__ = ["Screen", "rate_text"]
-
 
 class Screen:
     """Display of how far a suite is, on a :class:`Progress` that is open."""

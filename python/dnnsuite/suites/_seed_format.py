@@ -10,11 +10,6 @@ from typing import Any
 
 from ._method import Observations
 
-__all__ = [
-    "RULE", "eta_line", "header", "report_json", "seed_report", "summary_line", "total_line", "unclosed",
-    "unique_id",
-]  # fmt: skip
-
 RULE = "-" * 80
 
 # Arguments that may differ between devices whose results are still of the same experiment.

@@ -13,8 +13,6 @@ from ..errors import InvalidArgument, did_you_mean
 from ..pin import BACKENDS, LEVELS
 from ..profiler.monitor import check_monitor
 
-__all__ = ["SuiteSettings"]
-
 _MOST_REPEATS = 10_000
 _SEEDS = 2**31  # a run and a copy add to the seed, and numpy takes 32 bits
 

@@ -9,8 +9,6 @@ from ..errors import InvalidArgument
 from ..pin import Plan, Slot, Topology, make_plan
 from .entry import SuiteEntry
 
-__all__ = ["plan_of", "processes_of", "seed_of", "threads_of", "uuids_of"]
-
 _USERS_WITHOUT_A_GPU = 2  # into as many shares the original cuts the CPUs of a machine without one
 
 

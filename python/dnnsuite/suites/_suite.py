@@ -22,8 +22,6 @@ from .jobs_file import Definition, expand, read_jobs_file
 from .mila import FAST, SUITES, job_of_command, script_of, unit_of
 from .suite_file import read_suite
 
-__all__ = ["PRESETS", "Suite", "code_of", "identity_of_entries", "resolve"]
-
 SOURCES = ("auto", "real", "synthetic")
 PRESETS = ("smoke", "fast", "baselines", "quick", "default", "paper")
 PRECISIONS = ("fp32", "bf16", "fp16")

@@ -11,8 +11,6 @@ from .._files import OutputError, read_json, write_text
 from .._runs.record import RunRecord
 from ._seed_format import report_json, unclosed
 
-__all__ = ["write_failure", "write_reports"]
-
 
 def write_reports(root: Path, suite: str, repeat: int, slot: int, runs: Iterable[Path]) -> None:
     """`mila/<repeat>/<suite>_<slot>.json`: the reports of a device in one run of the suite, where they have one."""

@@ -13,8 +13,6 @@ from ._flags import flags_of
 if TYPE_CHECKING:
     from ..jobs import JobConfig
 
-__all__ = ["SuiteEntry"]
-
 _LATER = {"variant", "changed", "preset", "weight"}  # fields that suites recorded by an earlier version do not have
 
 

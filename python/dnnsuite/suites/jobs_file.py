@@ -21,8 +21,6 @@ from typing import Any, NoReturn
 from .._files import regular
 from ..errors import InvalidArgument, reason
 
-__all__ = ["Definition", "expand", "read_jobs_file"]
-
 _KEYS = ("name", "cmd", "args", "cgroup")
 _SCOPES = ("student", "all")
 _STRAY_COMMA = re.compile(r'"(?:\\.|[^"\\])*"|,(?=\s*[}\]])')

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["FAST", "SUITES", "job_of_command", "script_of", "unit_of"]
-
 # In the order of mila-iqia/training's baselines.json: two toys first, which show that everything is set up.
 _BASELINES = (
     "toy_reg", "toy_lstm", "vae", "loader", "reso", "translator", "wlm", "wlmfp16", "cart", "atari", "ssd",

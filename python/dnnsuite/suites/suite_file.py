@@ -24,8 +24,6 @@ from typing import Any
 from ..errors import InvalidArgument, Unavailable, did_you_mean, reason, some_of
 from .jobs_file import Definition
 
-__all__ = ["read_suite"]
-
 _KEYS, _JOB_KEYS = ("preset", "job"), ("name", "preset", "options", "weight")
 
 

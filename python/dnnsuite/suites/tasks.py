@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import timing
 from .._files import write_text
+from .._lazy import torch
 from .._runs.failures import NotFinite
 from .._runs.record import MISSED
 from .._runs.samples import write_samples
@@ -28,8 +29,6 @@ from .mila import unit_of
 
 if TYPE_CHECKING:
     from ..jobs import Job
-
-__all__ = ["measure"]
 
 Result = dict[str, Any]
 
@@ -51,8 +50,6 @@ def measure(spec: WorkerSpec, siblings: Siblings) -> Result:
     if leads():
         print(header(arguments), flush=True)
     if spec.processes > 1:  # the share's variables count the threads of all of them
-        import torch
-
         torch.set_num_threads(spec.config["threads"])
     with closing(kind(jobs.JobConfig.from_dict(spec.config))) as job:
         job.setup()

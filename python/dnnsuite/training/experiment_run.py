@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import host
-from .._files import OutputError
+from .._files import OutputError, write_text
 from .._runs.device import choose_device
 from .._runs.failures import FINAL, classify
 from .._runs.folder import PlanFolder, opened, write_run
@@ -170,11 +170,28 @@ class _Ending:
         processes: Processes,
         folder: PlanFolder | None,
         watch: Watch,
+        out: Path,
     ) -> None:
         self._loop, self._experiment, self._processes, self._folder = loop, experiment, processes, folder
-        self._watch = watch
+        self._watch, self._out = watch, out
         self._started = Moment.now()
-        self.alone = processes.world_size == 1
+
+    def reason(self, error: Exception, message: str) -> str:
+        """Return the reason why a run of several processes failed, which may be an error in only one of them.
+
+        A process that is not the first leaves its message in a file for the record, which the first one writes.
+        """
+        if self._processes.world_size == 1:
+            return message
+        if self._folder is None:
+            write_text(self._out / f"failed-{self._processes.rank}.txt", message)
+            return message
+        told = []
+        for path in sorted(self._out.glob("failed-*.txt")):
+            told.append(f"process {path.stem.removeprefix('failed-')}: {path.read_text(encoding='utf-8')}")
+            path.unlink()
+        gone = "another process of the run ended, or its node is gone"
+        return "; ".join(told) or (gone if self._processes.lost(error) else message)
 
     def write(self, verdict: Verdict, preset: str, asked: Mapping[str, Any]) -> RunRecord | None:
         """Write the files of the whole run, and run.json last."""
@@ -230,7 +247,7 @@ def _run(
         gpus = processes.device.type == "cuda"
         with Watch(folder.root if folder else None, gpus, go_on=checkpoint is not None) as watch:
             loop.after_epoch = watch.write_now_and_then
-            record = _train(loop, _Ending(loop, experiment, processes, folder, watch), experiment, preset, asked)
+            record = _train(loop, _Ending(loop, experiment, processes, folder, watch, out), experiment, preset, asked)
     finally:
         if files:
             files.close()
@@ -289,11 +306,12 @@ def _train(
         loop.run()
     except Exception as error:
         failure = classify(error)
-        # Of several processes only what all of them found: the others may not get here.
-        if isinstance(error, (Stopped, OutputError)) or (failure not in FINAL and not ending.alone):
+        if isinstance(error, (Stopped, OutputError)):
             raise
         said = "" if isinstance(error, Error) else said_of_plugin(error)
         message = said or next(iter(str(error).splitlines()), type(error).__name__)
+        if failure not in FINAL:  # what all processes find alike
+            message = ending.reason(error, message)
         ending.write(Verdict.failed(failure, message), preset, asked)
         if failure == "oom":
             many = f" and B={experiment.B}" if isinstance(experiment, ExperimentArray) else ""

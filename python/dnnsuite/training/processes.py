@@ -108,14 +108,17 @@ class Processes:
             raise Error(f"the first process failed: {found}")
         return found
 
+    def lost(self, error: Exception) -> bool:
+        """Return True if `error` was caused by another process that is gone, for example with its node."""
+        return self.world_size > 1 and (isinstance(error, group.DistError) or bool(_LOST.search(str(error))))
+
     def refuse_lost(self, error: RuntimeError, checkpoint: Path) -> None:
         """Raise Error if `error` was caused by another process that is gone, for example with its node.
 
         Args:
             checkpoint: checkpoint to resume from, for the message.
         """
-        lost = isinstance(error, group.DistError) or _LOST.search(str(error))
-        if self.world_size == 1 or not lost:
+        if not self.lost(error):
             return
         kept = f"the last checkpoint is {checkpoint}" if checkpoint.is_file() else "there is no checkpoint yet"
         raise Error(

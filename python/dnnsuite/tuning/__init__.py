@@ -18,6 +18,7 @@ from .callbacks import Event as Event
 from .callbacks import MLflow as MLflow
 from .callbacks import TensorBoard as TensorBoard
 from .callbacks import WandB as WandB
+from .job import JobSweep as JobSweep
 from .result import Sweep as Sweep
 from .space import Choice as Choice
 from .space import Int as Int
@@ -26,7 +27,7 @@ from .space import Uniform as Uniform
 from .sweep import sweep as sweep
 
 __all__ = [
-    "ASHA", "PBT", "Algorithm", "Choice", "Decision", "Event", "Grid", "Hyperband", "Int", "Listed", "LogUniform",
-    "MLflow", "OptunaSearch", "Order", "Random", "Setting", "SuccessiveHalving", "Sweep", "TensorBoard", "Uniform",
-    "WandB", "hyperband_rungs", "sweep",
+    "ASHA", "PBT", "Algorithm", "Choice", "Decision", "Event", "Grid", "Hyperband", "Int", "JobSweep", "Listed",
+    "LogUniform", "MLflow", "OptunaSearch", "Order", "Random", "Setting", "SuccessiveHalving", "Sweep", "TensorBoard",
+    "Uniform", "WandB", "hyperband_rungs", "sweep",
 ]  # fmt: skip

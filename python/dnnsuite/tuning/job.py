@@ -42,22 +42,27 @@ class Epochs:
 
 
 class JobSweep:
-    """Arguments of `dnnsuite.sweep` for a declared workload.
+    """Arguments of `dnnsuite.sweep` for a declared workload: `sweep(space=..., epochs=3, **job.arguments(3))`.
 
     Args:
         name: name of a job that `jobs.declare` made.
         preset: preset for its sizes, batch size and iterations of an epoch.
-        options: options of the job, for example `width_mult=0.5`.
+        device: cpu or cuda.
+        options: options of the job, for example `{"width_mult": 0.5}`.
+        source, dataroot: the data, as `--data` and `--dataroot` of commands.
+        iters_per_epoch, batch_size: other values than the preset's.
+        seed: seed of the batches.
 
     Raises:
         InvalidArgument: `name` is no such job; the message names those that are.
     """
 
     def __init__(
-        self, name: str, preset: str, device: str, options: Mapping[str, Any], source: str = "auto",
-        dataroot: str | None = None, iters_per_epoch: int | None = None, batch_size: int | None = None, seed: int = 0,
+        self, name: str, preset: str = "default", device: str = "cpu", options: Mapping[str, Any] | None = None,
+        source: str = "auto", dataroot: str | None = None, iters_per_epoch: int | None = None,
+        batch_size: int | None = None, seed: int = 0,
     ) -> None:  # fmt: skip
-        self.workload = _workload(name)
+        self.workload, options = _workload(name), options or {}
         self._protocol = self.workload.preset(preset, device)
         self._options = {**self.workload.options, **self._protocol["options"], **options}
         if unknown := sorted(set(options) - set(self.workload.options)):

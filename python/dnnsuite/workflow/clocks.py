@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import timing
+from .._lazy import torch
 from .._runs.rates import Steps
 from .._runs.turn_task import Clock as Clock
 
@@ -69,8 +70,6 @@ class CudaClock:
 
     def __init__(self, epochs: int, iters_per_epoch: int, cuda: Any = None) -> None:
         if cuda is None:
-            import torch
-
             cuda = torch.cuda
         self._cuda = cuda
         # One epoch's worth, made before the loop and used again in every epoch.

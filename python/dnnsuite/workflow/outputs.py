@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import results
+from .._lazy import pandas as pd
 from .._runs.turns import Goal, Known
 from .._shown import rate, ratio
 from ..errors import Error, InvalidArgument
@@ -17,7 +18,6 @@ from .metrics import UNSETTLED
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:
-    import pandas as pd
     from rich.console import Console
 
 ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "status")

@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import pandas as pd
 from .._runs.plugins import import_plugins
 from ..errors import InvalidArgument
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..plots import Drawn, Request
 
 SUFFIX = "_partially_fused"
@@ -105,8 +104,6 @@ def table_of(summary: pd.DataFrame) -> pd.DataFrame | None:
     Index `serial num` and columns `serial:<precision>`, `hfta:<precision>` are HFTA's; `:low` and `:high` bound the
     95 % interval over the repeats.
     """
-    import pandas as pd
-
     numbers = summary["mode"].map(number_of)
     if not numbers.notna().any():
         return None

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._runs.failures import CLASSES
 from .._runs.folder import PlanFolder
 from .._runs.group import GroupOutcome
@@ -21,9 +22,6 @@ from .launch import Launcher, Point
 from .plan import drawn_Bs, fixed_Bs
 from .runs import Runs, baseline_of
 from .settings import WorkflowSettings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Times that a dry run is made which something else on the machine ended, before the search gives up.
 _TRIES = 3

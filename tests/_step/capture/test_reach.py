@@ -4,6 +4,7 @@
 import types
 
 import numpy as np
+import torch
 
 from dnnsuite._C import Guards
 from dnnsuite._step.capture.reach import Reach
@@ -154,3 +155,10 @@ def test_another_function_under_a_name_is_noticed(monkeypatch):
     assert guards.hold()
     monkeypatch.setitem(globals(), "helper", lambda: 2.0)
     assert not guards.hold()
+
+
+def test_settings_of_torchs_backends_may_be_none_or_a_table():
+    def loss(x):
+        return x if torch.backends.opt_einsum.strategy is None else torch.backends.cuda._BlasBackends
+
+    assert values(loss) == []

@@ -131,7 +131,7 @@ class Reach:
 
     def _settings(self, holder: Any, where: str) -> None:
         """Read the settings in torch's backends that code names: they are no items of a module's dictionary."""
-        for name in sorted(self.names - vars(holder).keys()):
+        for name in sorted(self.names - getattr(holder, "__dict__", {}).keys()):  # of None and dicts, too
             if isinstance(getattr(holder, name, None), _VALUES):
                 self._add(of_attribute(self._scope, holder, f"{where}.{name}", name), id(holder), name)
 

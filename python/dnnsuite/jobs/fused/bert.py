@@ -19,16 +19,11 @@ from ..workload import Preset, Values, Workload
 from . import samplers
 
 
-class MaskedText:
+def masked_text(config: JobConfig, options: Values) -> data.batches.ArrayBatches:
     """Sequences of a text with tokens to fill in: tokens `[N, L]`, masked positions `[N, P]`, what stood there."""
-
-    def __init__(self, config: JobConfig, options: Values) -> None:
-        source = config.data if config.data != "real" else "wikitext" if config.dataroot else "pydoc"
-        corpus = data.text.load(source, config.dataroot, options["vocab_size"], config.data_seed)
-        self.record = {"source": corpus.source, "licence": corpus.licence, "sha256": corpus.sha256,
-                       "tokens": len(corpus.tokens)}  # fmt: skip
-        self.sizes = {"vocab_size": corpus.vocab_size}
-        self.batch = data.mlm.MaskedLM(corpus, config.batch_size, options["bptt"], config.data_seed).batch
+    source = config.data if config.data != "real" else "wikitext" if config.dataroot else "pydoc"
+    corpus = data.text.load(source, config.dataroot, options["vocab_size"], config.data_seed)
+    return data.mlm.masked(corpus, config.batch_size, options["bptt"], config.data_seed)
 
 
 def model(options: Values, hyper: Values) -> models.BERT:
@@ -57,7 +52,7 @@ WORKLOAD = Workload(
     hyper=samplers.ADADELTA_MIDDLE,
     sample=samplers.adadelta,
     model=model,
-    data=MaskedText,
+    data=masked_text,
     loss=loss,
     optimizer=samplers.ADADELTA,
     schedule=samplers.STEPS,

@@ -34,7 +34,7 @@ def _torchvision(name: str, options: Values) -> torch.nn.Module:
     return make(num_classes=data.small_images.CLASSES, width_mult=options["width_mult"])
 
 
-def resnet(options: Values, hyper: Values) -> models.ResNet18:
+def resnet(options: Values, hyper: Values) -> models.ResNet:
     return models.ResNet18(data.small_images.CLASSES, options["width"])
 
 

@@ -8,8 +8,7 @@ from torch import nn
 
 from ..declared_job import accuracy, declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .dit import Averaged, follow
-from .vision import held_out_pictures, pictures, smoothed_loss
+from .vision import Averaged, follow, held_out_pictures, pictures, smoothed_loss
 
 
 class _OverChannels(nn.LayerNorm):

@@ -18,11 +18,13 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from ..._lazy import numpy as np
+from ..._seeds import seed_all
 from ...data.batches import ArrayBatches, WholeBatch
 from ...errors import BadData, InvalidArgument
 from .._job import JobConfig
 from ..declared_job import widened
-from ..workload import Values
+from ..workload import Loss, Rate, Values
 
 _HEAD = 256  # int32 before the tokens of a shard
 _HELD_OUT = 32  # windows
@@ -173,8 +175,6 @@ def tokens_of(config: JobConfig, vocab: int) -> tuple[torch.Tensor, dict[str, An
 
 
 def _shard(path: Path, vocab: int) -> torch.Tensor:
-    import numpy as np
-
     size = path.stat().st_size - 4 * _HEAD
     if size < 2 or size % 2:
         raise BadData(f"{path} is not a shard of tokens, which is a head of {_HEAD} int32 and uint16 after it")
@@ -205,6 +205,23 @@ def loss(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Ten
 def bits(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Bits per token, which is a byte where tokens are bytes."""
     return loss(model, tokens, following) / math.log(2)
+
+
+def taught(
+    options: Values, batch: Callable[[int], tuple[torch.Tensor, ...]], loss: Loss, steps: int, seed: int, lr: float,
+    rate: Rate | None = None,
+) -> dict[str, torch.Tensor]:  # fmt: skip
+    """Weights of a decoder that learned some batches: the same, whichever model begins with them."""
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        seed_all(seed)
+        decoder = Decoder(options)
+        optimizer = torch.optim.AdamW(decoder.parameters(), lr=lr, weight_decay=0.0)
+        for i in range(steps):
+            optimizer.param_groups[0]["lr"] = lr * (rate(i, steps) if rate else 1.0)
+            optimizer.zero_grad(set_to_none=True)
+            loss(decoder, *batch(i)).backward()
+            optimizer.step()
+    return {name: value.detach() for name, value in decoder.state_dict().items()}
 
 
 # What all workloads that learn text have in common.

@@ -9,7 +9,6 @@ it gives all crops one answer.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from ...data.batches import ArrayBatches, WholeBatch
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .vision import Encoder, encoder_flops, pictures
+from .vision import Averaged, Encoder, encoder_flops, follow, pictures
 
 _NOISE = 0.3
 _LARGE, _SMALL, _JUDGED = (0.4, 1.0), (0.2, 0.4), (0.7, 1.0)  # parts of a picture's area
@@ -49,29 +48,20 @@ class Student(nn.Module):
         return F.linear(F.normalize(self.head(features), dim=-1), F.normalize(self.prototypes, dim=-1))
 
 
-class Dino(nn.Module):
+class Dino(Averaged):
     """Crops → the student's similarities to the prototypes and the teacher's, in training; else the teacher's features
-    of crops and its similarities."""
+    of crops and its similarities. The teacher is the average."""
 
-    def __init__(self, options: Values) -> None:
-        super().__init__()
-        self.student, self.momentum = Student(options), options["momentum"]
-        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
-
-    def forward(self, large: torch.Tensor, small: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, large: Any, small: torch.Tensor | None = None) -> Any:  # type: ignore[override]
+        student: Any = self.live
+        teacher: Any = self.average
         if small is None:
-            features = self.teacher.features(large)
-            return features, self.teacher.similar(features)
+            features = teacher.features(large)
+            return features, teacher.similar(features)
         with torch.no_grad():
-            said = self.teacher.similar(self.teacher.features(large))
-        features = torch.cat([self.student.features(x) for x in (large, small)])
-        return self.student.similar(features), said
-
-
-def follow(model: Any) -> None:
-    """Move the teacher towards the student."""
-    for average, live in zip(model.teacher.parameters(), model.student.parameters(), strict=True):
-        average.lerp_(live, 1 - model.momentum)
+            said = teacher.similar(teacher.features(large))
+        features = torch.cat([student.features(x) for x in (large, small)])
+        return student.similar(features), said
 
 
 def spread(similar: torch.Tensor) -> torch.Tensor:
@@ -163,7 +153,7 @@ declare(
             "layers": 1, "width": 64, "heads": 4, "patch": 8, "size": 32, "local": 16, "locals": 2, "channels": 1,
             "hidden": 128, "deep": 0, "bottleneck": 64, "prototypes": 64, "momentum": 0.95,
         },
-        model=lambda options, hyper: Dino(options),
+        model=lambda options, hyper: Dino(Student(options), options["momentum"]),
         data=views,
         loss=loss,
         held_out=labelled,

@@ -7,7 +7,6 @@ is what is validated.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from typing import Any
@@ -20,7 +19,7 @@ from ...data.batches import ArrayBatches
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .vision import encoder_flops, pictures
+from .vision import Averaged, encoder_flops, follow, pictures
 
 _FREQUENCIES = 32
 _TIMES = 8  # of the validation
@@ -81,24 +80,6 @@ class DiffusionTransformer(nn.Module):
         scale, shift = self.last(condition).chunk(2, -1)
         patches = self.leave(self.norm(h) * (1 + scale) + shift).transpose(1, 2)
         return F.fold(patches, self.size, self.patch, stride=self.patch)
-
-
-class Averaged(nn.Module):
-    """A model and the running average of its weights, which answers where the model is not being trained."""
-
-    def __init__(self, live: nn.Module, decay: float) -> None:
-        super().__init__()
-        self.live, self.decay = live, decay
-        self.average = copy.deepcopy(live).requires_grad_(False)
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.live(*inputs) if self.training else self.average(*inputs)
-
-
-def follow(model: Any) -> None:
-    """Move the average towards the weights."""
-    for average, live in zip(model.average.parameters(), model.live.parameters(), strict=True):
-        average.lerp_(live, 1 - model.decay)
 
 
 def noisy(config: JobConfig, options: Values, train: bool = True) -> ArrayBatches:

@@ -17,12 +17,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..._seeds import seed_all
-from ...data.batches import BatchesInTurn
+from ...data.batches import BatchesInTurn, Rollouts, shuffled
 from .._job import JobConfig
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder, flops_per_token
+from .decoder import SIZES, Decoder, flops_per_token, taught
 
 _LETTERS, _GROUP, _PARTS = 10, 8, 2
 _LOW, _HIGH = 0.8, 1.28
@@ -61,28 +60,18 @@ def right(tokens: torch.Tensor) -> torch.Tensor:
     return (tokens[:, half + 1 :] == tokens[:, :half].sort(1).values).all(1).float()
 
 
-class Rollouts:
-    """Answers of the model, each learned from once: tokens, likelihoods when they were sampled, and advantages."""
+def rollouts(config: JobConfig, options: Values) -> Rollouts:
+    """Answers of the model, each learned from once: tokens `[N * 8 / 2, 2 * length + 1]`, their likelihoods when they
+    were sampled, and an advantage of each answer."""
 
-    def __init__(self, config: JobConfig, options: Values) -> None:
-        self.record = {"source": "drawn: letters to bring in order", "licence": "none needed"}
-        self.sizes: dict[str, Any] = {}
-        self._count, self._length, self._device = config.batch_size, options["prompt"], config.device
-        self._generator = torch.Generator().manual_seed(config.data_seed)
-        self._parts: list[tuple[torch.Tensor, ...]] = []
+    def play(model: Any, generator: torch.Generator) -> list[tuple[torch.Tensor, ...]]:
+        asked = prompts(config.batch_size, options["prompt"], generator).repeat_interleave(_GROUP, 0)
+        tokens = answered(model, asked.to(config.device), generator)
+        reward = right(tokens).view(-1, _GROUP)
+        others = (reward.sum(1, keepdim=True) - reward) / (_GROUP - 1)
+        return shuffled((tokens, likelihoods(model, tokens), (reward - others).flatten()), _PARTS, generator)
 
-    @torch.no_grad()
-    def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
-        """Tokens `[N * 8 / 2, 2 * length + 1]`, their likelihoods, and an advantage of each answer."""
-        if not self._parts:
-            asked = prompts(self._count, self._length, self._generator).repeat_interleave(_GROUP, 0)
-            tokens = answered(model, asked.to(self._device), self._generator)
-            reward = right(tokens).view(-1, _GROUP)
-            others = (reward.sum(1, keepdim=True) - reward) / (_GROUP - 1)
-            whole = (tokens, likelihoods(model, tokens), (reward - others).flatten())
-            order = torch.randperm(len(tokens), generator=self._generator).to(tokens.device)
-            self._parts = [tuple(x[own] for x in whole) for own in order.chunk(_PARTS)]
-        return self._parts.pop()
+    return Rollouts(play, config.data_seed, {"source": "drawn: letters to bring in order", "licence": "none needed"})
 
 
 def loss(model: Any, tokens: torch.Tensor, old: torch.Tensor, advantage: torch.Tensor) -> torch.Tensor:
@@ -102,17 +91,15 @@ def model(options: Values, hyper: Values) -> nn.Module:
 def _taught(items: tuple[tuple[str, Any], ...]) -> dict[str, torch.Tensor]:
     """Weights of a decoder that was shown `examples` batches of 64 prompts with their answers."""
     options, generator = dict(items), torch.Generator().manual_seed(_EXAMPLES_SEED)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        seed_all(_EXAMPLES_SEED)
-        decoder = Decoder(options)
-        optimizer = torch.optim.AdamW(decoder.parameters(), lr=2e-3, weight_decay=0.0)
-        for _ in range(options["examples"]):
-            asked = prompts(64, options["prompt"], generator)
-            shown = torch.cat([asked, asked[:, :-1].sort(1).values], 1)
-            optimizer.zero_grad(set_to_none=True)
-            (-likelihoods(decoder, shown).mean()).backward()
-            optimizer.step()
-    return {name: value.detach() for name, value in decoder.state_dict().items()}
+
+    def shown(i: int) -> tuple[torch.Tensor, ...]:
+        asked = prompts(64, options["prompt"], generator)
+        return (torch.cat([asked, asked[:, :-1].sort(1).values], 1),)
+
+    def unlikely(model: Any, tokens: torch.Tensor) -> torch.Tensor:
+        return -likelihoods(model, tokens).mean()
+
+    return taught(options, shown, unlikely, options["examples"], _EXAMPLES_SEED, 2e-3)
 
 
 def unseen(config: JobConfig, options: Values) -> BatchesInTurn:
@@ -137,7 +124,7 @@ declare(
         unit="answers",
         options={**SIZES, "width": 64, "ff": 192, "vocab": _LETTERS + 2, "prompt": 5, "examples": 60},
         model=model,
-        data=Rollouts,
+        data=rollouts,
         loss=loss,
         held_out=unseen,
         metric=Metric("exact answers", exact, "more", {"quick": 0.8, "default": 0.85}, batches=1),

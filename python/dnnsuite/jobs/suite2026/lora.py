@@ -16,13 +16,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..._seeds import seed_all
 from ...data.batches import ArrayBatches, WholeBatch
 from ...errors import InvalidArgument
 from .._job import JobConfig
 from ..declared_job import declare
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder, attention_flops, flops_per_token, held_out_windows, loss, text, windows
+from .decoder import SIZES, Decoder, attention_flops, flops_per_token, held_out_windows, loss, taught, text, windows
 
 _MODULES = 40  # files of source code
 
@@ -59,18 +58,8 @@ def model(options: Values, hyper: Values) -> nn.Module:
 def _base(items: tuple[tuple[str, Any], ...]) -> dict[str, torch.Tensor]:
     """Weights of a decoder that has learned the pages on the language."""
     options = dict(items)
-    config = JobConfig(batch_size=8, data_seed=1)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        seed_all(1)
-        decoder, batches, steps = Decoder(options), text(config, options), options["base_steps"]
-        optimizer = torch.optim.AdamW(decoder.parameters(), lr=4e-3, weight_decay=0.0)
-        rate = Rate(warmup=0.1, constant=0.5)
-        for i in range(steps):
-            optimizer.param_groups[0]["lr"] = 4e-3 * rate(i, steps)
-            optimizer.zero_grad(set_to_none=True)
-            loss(decoder, *batches.batch(i)).backward()
-            optimizer.step()
-    return {name: value.detach() for name, value in decoder.state_dict().items()}
+    batches = text(JobConfig(batch_size=8, data_seed=1), options)
+    return taught(options, batches.batch, loss, options["base_steps"], 1, 4e-3, Rate(warmup=0.1, constant=0.5))
 
 
 def source_code(config: JobConfig, options: Values) -> ArrayBatches:

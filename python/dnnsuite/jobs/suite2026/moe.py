@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ..declared_job import declare, widened
 from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import OF_TEXT, SIZES, Attention, flops_per_token
+from .decoder import OF_TEXT, SIZES, Attention, Block, Decoder, flops_per_token
 
 _CHOSEN, _CAPACITY = 2, 1.5
 _BALANCE = 0.01  # weight of the loss that spreads the tokens
@@ -55,33 +55,24 @@ class Experts(nn.Module):
         return mixed.view_as(x), experts * (share * chance.mean(0)).sum(), share.max() * experts
 
 
-class MixtureBlock(nn.Module):
+class MixtureBlock(Block):
     """Attention, then experts; what they say of the balance is handed on."""
 
-    def __init__(self, options: Values) -> None:
-        super().__init__()
-        width = options["width"]
-        self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-6) for _ in range(2))
-        self.mixer = Attention(width, options["heads"], options["kv_heads"])
-        self.experts = Experts(width, options["ff"], options["experts"])
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # type: ignore[override]
         x = x + self.mixer(self.norms[0](x))
-        mixed, balance, greatest = self.experts(self.norms[1](x))
+        mixed, balance, greatest = self.ff(self.norms[1](x))
         return x + mixed, balance, greatest
 
 
-class Mixture(nn.Module):
+class Mixture(Decoder):
     """Tokens `[N, L]` → (logits, balance loss `[]`, greatest share of an expert `[]`)."""
 
     def __init__(self, options: Values) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(options["vocab"], options["width"])
-        self.blocks = nn.ModuleList(MixtureBlock(options) for _ in range(options["layers"]))
-        self.norm = nn.RMSNorm(options["width"], eps=1e-6)
-        nn.init.normal_(self.embedding.weight, std=options["width"] ** -0.5)
+        width, heads = options["width"], (options["heads"], options["kv_heads"])
+        experts = (options["ff"], options["experts"])
+        super().__init__(options, lambda: MixtureBlock(width, Attention(width, *heads), Experts(width, *experts)))
 
-    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # type: ignore[override]
         x, balances, shares = self.embedding(tokens), [], []
         for block in self.blocks:
             x, balance, greatest = block(x)

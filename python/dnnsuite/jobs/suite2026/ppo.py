@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...data.batches import WholeBatch
+from ...data.batches import Rollouts, WholeBatch, shuffled
 from .._job import JobConfig
 from .._ppo import clipped_loss, returns
 from ..declared_job import declare
@@ -58,46 +58,34 @@ def moved(states: torch.Tensor, moves: torch.Tensor) -> tuple[torch.Tensor, torc
     return new, (new[:, 0].abs() > 2.4) | (new[:, 2].abs() > math.radians(12))
 
 
-class Played:
-    """Parts of what the agent plays, with old chances, advantages and returns."""
+def played(config: JobConfig, options: Values) -> Rollouts:
+    """Parts of what the agent plays: states, moves, old chances, old values, returns and advantages, `[moves * poles /
+    4, ...]` each."""
+    poles, device = config.batch_size, config.device
 
-    def __init__(self, config: JobConfig, options: Values) -> None:
-        self.record = {"source": "drawn: poles of tensors", "licence": "none needed"}
-        self.sizes: dict[str, Any] = {}
-        self._poles, self._moves, self._device = config.batch_size, options["moves"], config.device
-        self._generator = torch.Generator().manual_seed(config.data_seed)
-        self._states = self._fresh()
-        self._ages = torch.zeros(self._poles)
-        self._parts: list[tuple[torch.Tensor, ...]] = []
+    def fresh(generator: torch.Generator) -> torch.Tensor:
+        return torch.rand(poles, 4, generator=generator) * 0.1 - 0.05
 
-    def _fresh(self) -> torch.Tensor:
-        return torch.rand(self._poles, 4, generator=self._generator) * 0.1 - 0.05
+    now: dict[str, torch.Tensor] = {"ages": torch.zeros(poles)}
 
-    def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
-        """States, moves, old chances, old values, returns and advantages, `[moves * poles / 4, ...]` each."""
-        if not self._parts:
-            whole = self._play(model)
-            for _ in range(_EPOCHS):
-                order = torch.randperm(len(whole[0]), generator=self._generator)
-                self._parts += [tuple(x[own] for x in whole) for own in order.chunk(_PARTS)]
-        return self._parts.pop()
-
-    @torch.no_grad()
-    def _play(self, model: torch.nn.Module) -> tuple[torch.Tensor, ...]:
+    def play(model: Any, generator: torch.Generator) -> list[tuple[torch.Tensor, ...]]:
+        states, ages = now["states"] if "states" in now else fresh(generator), now["ages"]
         seen: list[tuple[torch.Tensor, ...]] = []
-        for _ in range(self._moves):
-            chances, value = (x.float().cpu() for x in model(self._states.to(self._device)))
-            moves = (torch.rand(self._poles, generator=self._generator) > chances[:, 0].exp()).long()
-            after, fell = moved(self._states, moves)
-            self._ages += 1
-            ends = fell | (self._ages >= _LONGEST)
-            seen.append((self._states, moves, chances.gather(1, moves[:, None]).squeeze(1), value, ends))
-            self._states = torch.where(ends[:, None], self._fresh(), after)
-            self._ages = torch.where(ends, 0.0, self._ages)
-        states, moves, old, values, ends = (torch.stack(each) for each in zip(*seen, strict=True))
-        last = model(self._states.to(self._device))[1].float().cpu()
+        for _ in range(options["moves"]):
+            chances, value = (x.float().cpu() for x in model(states.to(device)))
+            moves = (torch.rand(poles, generator=generator) > chances[:, 0].exp()).long()
+            after, fell = moved(states, moves)
+            ends = fell | (ages + 1 >= _LONGEST)
+            seen.append((states, moves, chances.gather(1, moves[:, None]).squeeze(1), value, ends))
+            states, ages = torch.where(ends[:, None], fresh(generator), after), torch.where(ends, 0.0, ages + 1)
+        now.update(states=states, ages=ages)
+        every, moves, old, values, ends = (torch.stack(each) for each in zip(*seen, strict=True))
+        last = model(states.to(device))[1].float().cpu()
         found = returns(torch.ones_like(values), torch.cat([values, last[None]]), (~ends).float(), _DISCOUNT, _LAMBDA)
-        return tuple(x.flatten(0, 1) for x in (states, moves, old, values, found, found - values))
+        whole = [x.flatten(0, 1) for x in (every, moves, old, values, found, found - values)]
+        return shuffled(whole, _PARTS, generator, _EPOCHS)
+
+    return Rollouts(play, config.data_seed, {"source": "drawn: poles of tensors", "licence": "none needed"})
 
 
 def loss(model: Any, *batch: torch.Tensor) -> torch.Tensor:
@@ -136,7 +124,7 @@ declare(
         unit="env steps",
         options={"width": 64, "moves": 128},
         model=lambda options, hyper: Agent(options["width"]),
-        data=Played,
+        data=played,
         loss=loss,
         held_out=starts,
         metric=Metric("episode length", episode_length, "more", {"quick": 195.0, "default": 400.0}, batches=1),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the jobs on pictures: grey pictures of any size, and a vision transformer's encoder."""
+"""Shared by the jobs on pictures: grey pictures of any size, a vision transformer's encoder, averages of weights."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +105,24 @@ class Encoder(nn.Module):
         for layer in self.layers:
             h = layer(h)
         return h
+
+
+class Averaged(nn.Module):
+    """A model and the running average of its weights, which answers where the model is not being trained."""
+
+    def __init__(self, live: nn.Module, decay: float) -> None:
+        super().__init__()
+        self.live, self.decay = live, decay
+        self.average = copy.deepcopy(live).requires_grad_(False)
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.live(*inputs) if self.training else self.average(*inputs)
+
+
+def follow(model: Any) -> None:
+    """Move the average towards the weights."""
+    for average, live in zip(model.average.parameters(), model.live.parameters(), strict=True):
+        average.lerp_(live, 1 - model.decay)
 
 
 def smoothed_loss(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from ... import results
 from ..._files import read_json, write_json
+from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from .settings import ConvergenceSettings
 from .verdict import Verdict
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ...plots import Drawn, Request
 
 
@@ -43,7 +42,6 @@ def draw(request: Request) -> Drawn:
     Raises:
         InvalidArgument: there are several directories, or one without that file.
     """
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from ... import plots
@@ -66,8 +64,6 @@ def draw(request: Request) -> Drawn:
 
 def table_of(lrs: list[float], read: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
     """Losses by iteration, a column `{way}:{learning rate}` each."""
-    import pandas as pd
-
     columns = {
         f"{way}:{lr:g}": [row[index] for row in read[way]["losses"]]
         for way in ("serial", "hfta", "control")

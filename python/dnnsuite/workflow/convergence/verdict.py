@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..._lazy import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 # Right arrays were seen up to 4 times as far as the control (they round in other places, too); wrong ones 1000 times.
@@ -99,8 +100,6 @@ def judge(losses: Ways, start: Weights, weights: Ways, accuracy: Ways | None, pr
         accuracy: accuracy of each model, or None.
         smooth: iterations that are averaged for the reported difference of losses.
     """
-    import numpy as np
-
     floor = _ROUNDINGS * _EPSILON.get(precision, _EPSILON["fp32"])
     serial, control, hfta = (np.asarray(x, np.float64) for x in (losses.serial, losses.control, losses.hfta))
     apart, allowed = _apart(hfta, serial), _apart(control, serial)
@@ -128,8 +127,6 @@ def judge(losses: Ways, start: Weights, weights: Ways, accuracy: Ways | None, pr
 
 def _so_far(drift: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest drift up to each iteration; after the first, up to `_LAG` iterations later."""
-    import numpy as np
-
     largest = np.maximum.accumulate(drift)
     later = np.concatenate([largest[_LAG:], np.full(min(_LAG, len(largest)), largest[-1])])
     return np.concatenate([largest[:1], later[1 : len(largest)]])
@@ -137,16 +134,12 @@ def _so_far(drift: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def smoothed(losses: Any, width: int) -> NDArray[np.float64]:
     """Means of `width` iterations each, `[ceil(T / width), models]`."""
-    import numpy as np
-
     values = np.asarray(losses, np.float64)
     return np.stack([values[begin : begin + width].mean(axis=0) for begin in range(0, len(values), width)])
 
 
 def _apart(mine: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """Relative difference per iteration and model: 0 where both are not finite, infinite where one is."""
-    import numpy as np
-
     both = np.isfinite(mine) & np.isfinite(other)
     usual = np.abs(np.where(np.isfinite(other), other, 0)).mean(axis=0)
     scale = np.maximum(np.abs(np.where(both, other, 1)), 1e-2 * usual + 1e-300)
@@ -156,8 +149,6 @@ def _apart(mine: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.
 
 def _moved(mine: Weights, other: Weights, start: Weights) -> float:
     """Largest distance of two models' weights, over how far training moved them."""
-    import numpy as np
-
     a, b, c = (np.asarray(x, np.float64) for x in (mine, other, start))
     if not np.isfinite(b).all():  # diverged: losses have told when
         return 0.0 if (np.isfinite(a) == np.isfinite(b)).all() else float("inf")
