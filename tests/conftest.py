@@ -7,7 +7,9 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -136,6 +138,30 @@ def _cache_of_this_session(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DNNSUITE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _workers_are_forks():
+    """Workers that a test's own process starts have torch already; `real_workers` start as users' do."""
+    import forked_workers
+    from dnnsuite._runs import starters
+    from dnnsuite.pin import _partition
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(starters, "subprocess", SimpleNamespace(Popen=forked_workers.popen))
+        patch.setattr(_partition, "launch", forked_workers.launch)
+        yield
+
+
+@pytest.fixture
+def real_workers(monkeypatch):
+    """Workers are interpreters of their own, as outside of the tests."""
+    from dnnsuite import _C
+    from dnnsuite._runs import starters
+    from dnnsuite.pin import _partition
+
+    monkeypatch.setattr(starters, "subprocess", subprocess)
+    monkeypatch.setattr(_partition, "launch", _C.launch)
 
 
 @pytest.fixture
