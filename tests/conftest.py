@@ -43,11 +43,14 @@ def pytest_cmdline_main(config):
     asked = getattr(option, "numprocesses", 0) is not None or option.usepdb or option.capture == "no"
     cores = len(os.sched_getaffinity(0))
     if not (asked or option.collectonly or "PYTEST_XDIST_WORKER" in os.environ):
-        option.numprocesses = cores
+        option.numprocesses = cores + 1  # tests wait for processes, files and clocks a seventh of their time
     if processes := getattr(option, "numprocesses", 0):
+        # Neighbouring tests stay in one process, with their fixtures; one that is done takes from the others' ends.
+        option.dist = "worksteal" if option.dist == "no" else option.dist
         # Threads of OpenMP spin while they wait for each other: more of them than cores take several times as long.
         share = cores // processes if isinstance(processes, int) else 1
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 _modules = [0]  # how many there were when objects were frozen last
