@@ -179,13 +179,13 @@ def own_answers(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_leaks():
+def _nothing_leaks(request):
     """Every test starts from the same seeds, and no test changes the process for the next."""
     if len(sys.modules) >= _modules[0] + 50:  # such as the compiler's, which the first test that needs it imports
         _freeze()
     state = random.getstate()
     random.seed(0)
-    restore = [lambda: random.setstate(state), *_seed_numpy(), *_seed_torch()]
+    restore = [lambda: random.setstate(state), *_seed_numpy(), *_seed_torch(request)]
     yield
     for put_back in restore:
         put_back()
@@ -216,12 +216,15 @@ def _seed_numpy():
     return [lambda: numpy.random.set_state(state)]
 
 
-def _seed_torch():
+def _seed_torch(request):
     torch = sys.modules.get("torch")  # a test that has not imported it by now seeds what it uses itself
     if torch is None:
         return []
     state, threads, dtype = torch.get_rng_state(), torch.get_num_threads(), torch.get_default_dtype()
-    torch.manual_seed(0)
+    if torch.cuda.is_initialized() or request.node.get_closest_marker("gpu"):
+        torch.manual_seed(0)
+    else:  # the above notes its stack for each kind of device that is not in use, which takes milliseconds
+        torch.default_generator.manual_seed(0)
 
     def put_back():
         torch.set_num_threads(threads)
