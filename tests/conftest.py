@@ -79,10 +79,12 @@ def pytest_runtest_setup(item):
         (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
 
 
-# CPU seconds of a folder's tests and of the processes that they wait for: together twelve minutes on two cores.
+# CPU seconds of a folder's tests and of the processes that they wait for: together about twelve minutes on two cores.
+# A folder above its share is told with its most costly tests: make those cheaper, or take its seconds from another.
 BUDGETS_S = {
-    "_fuse": 50, "_step": 150, "adapters": 110, "benchmarks": 50, "cli": 110, "docs": 35, "fuse": 70, "jobs": 120,
-    "nn": 80, "ops": 70, "profiler": 45, "suites": 80, "tests": 140, "training": 70, "tuning": 90, "workflow": 85,
+    "_fuse": 45, "_step": 120, "adapters": 80, "benchmarks": 80, "cli": 80, "data": 25, "docs": 30, "fuse": 80,
+    "jobs": 125, "nn": 70, "ops": 60, "optim": 20, "pin": 30, "profiler": 40, "profiling": 40, "results": 25,
+    "suites": 55, "tests": 115, "training": 55, "tuning": 90, "workflow": 40,
 }  # fmt: skip
 _OTHERS_S = 15
 _cpu_s = [0.0]  # when the phase under way began
@@ -106,12 +108,26 @@ def pytest_runtest_makereport():
 
 def seconds_by_folder(reports, root="tests"):
     """CPU seconds of the tests of each folder below `root`, the longest first."""
+    return _seconds(reports, lambda name: _folder(name, root))
+
+
+def _folder(name, root="tests"):
+    parts = name.split("::")[0].split("/")
+    return parts[1] if parts[0] == root and len(parts) > 2 else root
+
+
+def _seconds(reports, key):
     seconds = {}
     for report in reports:
-        parts = report.nodeid.split("::")[0].split("/")
-        folder = parts[1] if parts[0] == root and len(parts) > 2 else root
-        seconds[folder] = seconds.get(folder, 0.0) + report.cpu_s
+        seconds[key(report.nodeid)] = seconds.get(key(report.nodeid), 0.0) + report.cpu_s
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def most_costly(reports, count=3):
+    """The most costly tests of each folder that is above its budget, with their seconds."""
+    tests = _seconds(reports, lambda name: name)
+    over = [name for name, seconds in seconds_by_folder(reports).items() if seconds > BUDGETS_S.get(name, _OTHERS_S)]
+    return {folder: [(test, tests[test]) for test in tests if _folder(test) == folder][:count] for folder in over}
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -124,6 +140,9 @@ def pytest_terminal_summary(terminalreporter):
     if told:
         total = sum(report.cpu_s for report in reports)
         terminalreporter.write_line(f"CPU seconds of those planned: {', '.join(told)}; {total:.0f} in all")
+        for folder, tests in most_costly(reports).items():
+            named = ", ".join(f"{test} {seconds:.1f}" for test, seconds in tests)
+            terminalreporter.write_line(f"{folder} is above its seconds; most are in {named}")
     skipped = sum("gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", []))
     if skipped:
         terminalreporter.write_line(f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)")
