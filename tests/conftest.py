@@ -7,7 +7,9 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -41,11 +43,14 @@ def pytest_cmdline_main(config):
     asked = getattr(option, "numprocesses", 0) is not None or option.usepdb or option.capture == "no"
     cores = len(os.sched_getaffinity(0))
     if not (asked or option.collectonly or "PYTEST_XDIST_WORKER" in os.environ):
-        option.numprocesses = cores
+        option.numprocesses = cores + 1  # tests wait for processes, files and clocks a seventh of their time
     if processes := getattr(option, "numprocesses", 0):
+        # Neighbouring tests stay in one process, with their fixtures; one that is done takes from the others' ends.
+        option.dist = "worksteal" if option.dist == "no" else option.dist
         # Threads of OpenMP spin while they wait for each other: more of them than cores take several times as long.
         share = cores // processes if isinstance(processes, int) else 1
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, share)))
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 _modules = [0]  # how many there were when objects were frozen last
@@ -74,10 +79,12 @@ def pytest_runtest_setup(item):
         (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
 
 
-# CPU seconds of a folder's tests and of the processes that they wait for: together twelve minutes on two cores.
+# CPU seconds of a folder's tests and of the processes that they wait for: together about twelve minutes on two cores.
+# A folder above its share is told with its most costly tests: make those cheaper, or take its seconds from another.
 BUDGETS_S = {
-    "_fuse": 50, "_step": 150, "adapters": 110, "benchmarks": 50, "cli": 110, "docs": 35, "fuse": 70, "jobs": 120,
-    "nn": 80, "ops": 70, "profiler": 45, "suites": 80, "tests": 140, "training": 70, "tuning": 90, "workflow": 85,
+    "_fuse": 45, "_step": 120, "adapters": 80, "benchmarks": 80, "cli": 80, "data": 25, "docs": 30, "fuse": 80,
+    "jobs": 125, "nn": 70, "ops": 60, "optim": 20, "pin": 30, "profiler": 40, "profiling": 40, "results": 25,
+    "suites": 55, "tests": 115, "training": 55, "tuning": 90, "workflow": 40,
 }  # fmt: skip
 _OTHERS_S = 15
 _cpu_s = [0.0]  # when the phase under way began
@@ -101,12 +108,26 @@ def pytest_runtest_makereport():
 
 def seconds_by_folder(reports, root="tests"):
     """CPU seconds of the tests of each folder below `root`, the longest first."""
+    return _seconds(reports, lambda name: _folder(name, root))
+
+
+def _folder(name, root="tests"):
+    parts = name.split("::")[0].split("/")
+    return parts[1] if parts[0] == root and len(parts) > 2 else root
+
+
+def _seconds(reports, key):
     seconds = {}
     for report in reports:
-        parts = report.nodeid.split("::")[0].split("/")
-        folder = parts[1] if parts[0] == root and len(parts) > 2 else root
-        seconds[folder] = seconds.get(folder, 0.0) + report.cpu_s
+        seconds[key(report.nodeid)] = seconds.get(key(report.nodeid), 0.0) + report.cpu_s
     return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def most_costly(reports, count=3):
+    """The most costly tests of each folder that is above its budget, with their seconds."""
+    tests = _seconds(reports, lambda name: name)
+    over = [name for name, seconds in seconds_by_folder(reports).items() if seconds > BUDGETS_S.get(name, _OTHERS_S)]
+    return {folder: [(test, tests[test]) for test in tests if _folder(test) == folder][:count] for folder in over}
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -119,6 +140,9 @@ def pytest_terminal_summary(terminalreporter):
     if told:
         total = sum(report.cpu_s for report in reports)
         terminalreporter.write_line(f"CPU seconds of those planned: {', '.join(told)}; {total:.0f} in all")
+        for folder, tests in most_costly(reports).items():
+            named = ", ".join(f"{test} {seconds:.1f}" for test, seconds in tests)
+            terminalreporter.write_line(f"{folder} is above its seconds; most are in {named}")
     skipped = sum("gpu" in getattr(report, "keywords", ()) for report in terminalreporter.stats.get("skipped", []))
     if skipped:
         terminalreporter.write_line(f"{skipped} GPU tests skipped ({_NO_GPU}; DNNSUITE_REQUIRE_CUDA=1 fails them)")
@@ -138,6 +162,30 @@ def _cache_of_this_session(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _workers_are_forks():
+    """Workers that a test's own process starts have torch already; `real_workers` start as users' do."""
+    import forked_workers
+    from dnnsuite._runs import starters
+    from dnnsuite.pin import _partition
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(starters, "subprocess", SimpleNamespace(Popen=forked_workers.popen))
+        patch.setattr(_partition, "launch", forked_workers.launch)
+        yield
+
+
+@pytest.fixture
+def real_workers(monkeypatch):
+    """Workers are interpreters of their own, as outside of the tests."""
+    from dnnsuite import _C
+    from dnnsuite._runs import starters
+    from dnnsuite.pin import _partition
+
+    monkeypatch.setattr(starters, "subprocess", subprocess)
+    monkeypatch.setattr(_partition, "launch", _C.launch)
+
+
 @pytest.fixture
 def own_answers(tmp_path, monkeypatch):
     """The table of answers of a machine on which no way was tried yet."""
@@ -150,13 +198,13 @@ def own_answers(tmp_path, monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _nothing_leaks():
+def _nothing_leaks(request):
     """Every test starts from the same seeds, and no test changes the process for the next."""
     if len(sys.modules) >= _modules[0] + 50:  # such as the compiler's, which the first test that needs it imports
         _freeze()
     state = random.getstate()
     random.seed(0)
-    restore = [lambda: random.setstate(state), *_seed_numpy(), *_seed_torch()]
+    restore = [lambda: random.setstate(state), *_seed_numpy(), *_seed_torch(request)]
     yield
     for put_back in restore:
         put_back()
@@ -187,12 +235,15 @@ def _seed_numpy():
     return [lambda: numpy.random.set_state(state)]
 
 
-def _seed_torch():
+def _seed_torch(request):
     torch = sys.modules.get("torch")  # a test that has not imported it by now seeds what it uses itself
     if torch is None:
         return []
     state, threads, dtype = torch.get_rng_state(), torch.get_num_threads(), torch.get_default_dtype()
-    torch.manual_seed(0)
+    if torch.cuda.is_initialized() or request.node.get_closest_marker("gpu"):
+        torch.manual_seed(0)
+    else:  # the above notes its stack for each kind of device that is not in use, which takes milliseconds
+        torch.default_generator.manual_seed(0)
 
     def put_back():
         torch.set_num_threads(threads)

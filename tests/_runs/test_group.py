@@ -19,6 +19,7 @@ from dnnsuite.pin import Partition, Topology, make_plan
 
 SpecOf = Callable[..., WorkerSpec]
 GIB = 1 << 30
+pytestmark = pytest.mark.usefixtures("real_workers")
 
 
 @pytest.fixture(autouse=True)

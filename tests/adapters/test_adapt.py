@@ -17,7 +17,8 @@ CAUSAL = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 2}
 
 CASES = {
     "ranks, scales and rslora": (
-        bert, [lora(2, use_rslora=True), lora(5, lora_alpha=7), lora(3, rank_pattern={"layer.1.*.query": 4})],
+        lambda: bert(layers=2),
+        [lora(2, use_rslora=True), lora(5, lora_alpha=7), lora(3, rank_pattern={"layer.1.*.query": 4})],
     ),
     "other places": (bert, [lora(2, ["query"]), lora(3, ["query", "dense"]), lora(1, ["value"])]),
     "a head of each": (bert, [lora(rank, modules_to_save=["classifier"]) for rank in (2, 3, 4)]),

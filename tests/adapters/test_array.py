@@ -52,7 +52,7 @@ def test_of_32_adapters_some_stop_early():
 
 
 def test_models_come_and_go(tmp_path):
-    base, (ids,) = bert(), tokens(4)
+    base, (ids,) = bert(layers=2), tokens(4)
     array = dnnsuite.adapt(base, [lora(2), lora(6), lora(4)], seeds=[1, 2, 3])
     opt = optim.SGD(trained(array), lr=[0.1, 0.2, 0.3])
     (model,) = one_by_one(base, [lora(3)])

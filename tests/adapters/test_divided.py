@@ -22,7 +22,7 @@ WORKER = """
     dist.init_process_group("gloo")
 
     def divided():
-        base = llama().double()
+        base = llama(layers=2).double()
         for layer in base.model.layers:
             fully_shard(layer)
         return fully_shard(base)
@@ -52,8 +52,8 @@ WORKER = """
     ids = torch.arange(2 * 4 * 6).view(2, 4, 6) * 7 % 30
     mine = ids[:, 2 * rank : 2 * rank + 2]
     found = {}
-    found["one"], _ = trained(llama().double(), ids)
-    found["two"], _ = trained(llama().double(), mine, DistributedDataParallel)
+    found["one"], _ = trained(llama(layers=2).double(), ids)
+    found["two"], _ = trained(llama(layers=2).double(), mine, DistributedDataParallel)
     found["divided"], array = trained(divided(), mine, DistributedDataParallel)
     held = [m.layer.weight for m in array.modules() if hasattr(m, "layer")]
     found["parts"] = [(w.to_local().numel(), w.numel()) for w in held]

@@ -107,7 +107,7 @@ def test_a_model_is_saved_loaded_added_and_taken_away(tmp_path):
 
 
 def test_the_weights_are_in_memory_once():
-    base = quantized(llama(), four("nf4"))
+    base = quantized(llama(layers=2), four("nf4"))
     array = dnnsuite.adapt(base, [lora(2, ["q_proj"])] * 8, seeds=list(range(8)))
     held = {part.packed.data_ptr() for part in array.modules() if hasattr(part, "packed")}
     theirs = {part.weight.data_ptr() for part in base.modules() if type(part) is bitsandbytes.nn.Linear4bit}

@@ -13,7 +13,7 @@ from tiny_adapters import gpt2, llama, lora, one_by_one, peft, prepared, sequenc
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 
 SMALL = {
-    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 4,
     "num_key_value_heads": 2, "vocab_size": 30,
 }  # fmt: skip
 
@@ -92,7 +92,7 @@ def test_a_reference_is_the_base(checkpoints):
         (lambda: qwen(window=16), lora(2, ["q_proj"]), ""),
         (lambda: qwen(window=3), lora(2, ["q_proj"]), "depend on what comes before"),
         (llama, peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[]), "default of its own"),
-        (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(hidden_size=16, n_layer=2, n_head=2,
+        (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(hidden_size=16, n_layer=1, n_head=2,
          vocab_size=30)), lora(2, ["query_key_value"]), "not every layer"),
         (lambda: torch.nn.ModuleDict({"q": torch.nn.Linear(2, 2)}), lora(2, ["q"]), "not a causal language model"),
     ],

@@ -5,52 +5,56 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = [path for path in sorted(BENCHMARKS.glob("*/*.py")) if '__name__ == "__main__"' in path.read_text()]
-# Each with the path and the modules of a process of its own, without the start of one.
+COMMANDS = ["adapters.py", "fused.py", "on_gpu.py", "sweep.py"]
+# Each with the path and the modules of a process of its own, without the start of one: commands are asked for their
+# help, as Python itself would start them, and all are imported.
 LOADER = """
 import runpy, sys
 from pathlib import Path
-path, scripts = list(sys.path), sys.argv[1:]
-folder = str(Path(scripts[0]).parents[1])
-for script in scripts:
-    sys.path[:] = [str(Path(script).parent), *path]
-    runpy.run_path(script, run_name="imported")
+path, folder, names = list(sys.path[1:]), Path(sys.argv[1]), sys.argv[2:]
+def forget():
     for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", "")).startswith(folder):
+        if str(getattr(module, "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
-    print(script)
+for name in names:
+    script = str(folder / name)
+    sys.path[:] = [script.rpartition("/")[0], *path]
+    if "/" in name:
+        runpy.run_path(script, run_name="imported")
+        print("imported:", name)
+    else:
+        sys.argv = [script, "--help"]
+        try:
+            runpy.run_path(script, run_name="__main__")
+        except SystemExit as end:
+            assert not end.code, script
+    forget()
 """
-# Asks each for its help, as Python itself would start it.
-HELPER = """
-import runpy, sys
-path, scripts = list(sys.path), sys.argv[1:]
-for script in scripts:
-    sys.path[:] = [script.rpartition("/")[0], *path[1:]]
-    sys.argv = [script, "--help"]
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        assert not end.code, script
-"""
 
 
-def test_every_script_finds_its_modules(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", LOADER, *SCRIPTS], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
-    )
-    assert done.stdout.split() == list(map(str, SCRIPTS)), done.stderr
-
-
-def test_a_command_runs_from_its_old_place(tmp_path):
-    names = ["adapters.py", "fused.py", "on_gpu.py", "sweep.py"]
-    done = subprocess.run(
-        [sys.executable, "-c", HELPER, *(BENCHMARKS / name for name in names)],
-        cwd=tmp_path,
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    names = [*COMMANDS, *(str(path.relative_to(BENCHMARKS)) for path in SCRIPTS)]
+    return subprocess.run(
+        [sys.executable, "-c", LOADER, str(BENCHMARKS), *names],
+        cwd=tmp_path_factory.mktemp("elsewhere"),
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=200,
     )
+
+
+def test_every_script_finds_its_modules(done):
+    found = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("imported: ")]
+    assert found == [str(path.relative_to(BENCHMARKS)) for path in SCRIPTS], done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_command_runs_from_its_old_place(done):
     told = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("usage: ")]
-    assert told == names, done.stderr
+    assert told == COMMANDS, done.stderr

@@ -5,6 +5,8 @@ import time
 
 import psutil
 
+import forked_workers
+
 
 def children():
     """All below this process, but for those that live as long as it does."""
@@ -31,7 +33,9 @@ def _status(pid):
 
 
 def _stays(process):
-    """True for multiprocessing's tracker of resources, and for the host of `forked_program`."""
+    """True for multiprocessing's tracker of resources, and for the hosts of forked programs and workers."""
+    if process.pid in forked_workers.hosts():
+        return True
     try:
         said = " ".join(process.cmdline())
     except psutil.NoSuchProcess:

@@ -1,4 +1,5 @@
-"""Small bases, and PEFT's own models trained one by one: what an array of adapters is compared with."""
+"""Small bases, of one layer unless a test is about several, and PEFT's own models trained one by one: what an array of
+adapters is compared with."""
 
 import copy
 import warnings
@@ -18,10 +19,10 @@ LRS = [1e-2, 1e-3, 5e-3]
 LENGTHS = [[5], [7, 3, 3], [4, 6]]
 
 
-def bert(dropout=0.0, **options):
+def bert(dropout=0.0, layers=1, **options):
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, vocab_size=30,
+        hidden_size=16, intermediate_size=24, num_hidden_layers=layers, num_attention_heads=2, vocab_size=30,
         max_position_embeddings=16, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
         **options,
     )  # fmt: skip
@@ -31,16 +32,16 @@ def bert(dropout=0.0, **options):
 def gpt2():
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        n_layer=2, n_embd=16, n_head=2, vocab_size=30, n_positions=16, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0,
+        n_layer=1, n_embd=16, n_head=2, vocab_size=30, n_positions=16, resid_pdrop=0.0, attn_pdrop=0.0, embd_pdrop=0.0,
         bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     return transformers.GPT2LMHeadModel(config)
 
 
-def llama():
+def llama(layers=1):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, vocab_size=30,
+        hidden_size=16, intermediate_size=24, num_hidden_layers=layers, num_attention_heads=2, vocab_size=30,
         max_position_embeddings=16,
     )  # fmt: skip
     return transformers.LlamaForCausalLM(config)
