@@ -192,7 +192,7 @@ class Engine:
                 f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
                 "continues, is missing; sweep again with another out"
             )
-        trial.take_over(source.number, order.config or source.config)
+        trial.take_over(source, order.config)
         trial.state = trial.kept = state
         trial.trained = source.epoch if state is None else trial.epoch
         return self._admitted(trial)

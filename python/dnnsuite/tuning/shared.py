@@ -123,7 +123,7 @@ class SharedEngine(Engine):
         super()._take_orders()
 
     def _inherit(self, trial: Trial, source: Trial, order: Any) -> bool:
-        trial.take_over(source.number, order.config or source.config)
+        trial.take_over(source, order.config)
         trial.trained, trial.state, trial.kept = trial.epoch, None, None
         return self._admitted(trial)
 

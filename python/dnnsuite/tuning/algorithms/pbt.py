@@ -15,8 +15,9 @@ class PBT(Algorithm):
     """Train a `population` to the end; every `interval` epochs the worst `quantile` become copies of the best.
 
     A copy takes over weights and optimizer state, and explores: each number is multiplied by 0.8 or 1.2, or drawn
-    again. Its schedule has its own values, at the epoch that it has reached. Values that decide shapes or the kind of
-    optimizer stay those of the source. All trials wait for each other at the end of a generation, so the history does
+    again. Its schedule has its own values, at the epoch that it has reached; so has a buffer or a frozen parameter that
+    `make_model` fills from the configuration. Values that decide shapes or the kind of optimizer stay those of the
+    source. All trials wait for each other at the end of a generation, so the history does
     not depend on the machine.
     """
 
