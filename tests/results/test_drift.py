@@ -17,7 +17,12 @@ def measured(order: str, drift: float, change: float = 1.0, noise: float = 0.003
     draw = random.Random(seed)
     rows = {"A": [], "B": []}
     for minute, side in enumerate(order):
-        rate = (100.0 if minute < step else 92.0) * (1 - drift) ** minute * draw.gauss(1.0, noise) * (change if side == "B" else 1.0)
+        rate = (
+            (100.0 if minute < step else 92.0)
+            * (1 - drift) ** minute
+            * draw.gauss(1.0, noise)
+            * (change if side == "B" else 1.0)
+        )
         number = len(rows[side])
         name, started = f"{side}{number}", f"2026-11-22T10:{minute:02d}:00.000Z"
         where = {"run": name, "run_id": name, "plan_id": side, "repeat": number, "hostname": "node"}

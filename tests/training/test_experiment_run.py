@@ -141,7 +141,12 @@ def test_a_checkpoint_serves_elsewhere(whole, tmp_path):
         ({"seed": 5}, "auto", InvalidArgument, "made with other settings: seed is 5, was 0"),
         ({"optimizer": partial(torch.optim.SGD, lr=0.01)}, "auto", InvalidArgument, "optimizer is partial"),
         ({"loss": smoothed}, "auto", InvalidArgument, "loss"),
-        ({"data": other_labels()}, "auto", InvalidArgument, "data: data.labels is [^,]*, was [^,]*; .*--allow-changed data"),
+        (
+            {"data": other_labels()},
+            "auto",
+            InvalidArgument,
+            "data: data.labels is [^,]*, was [^,]*; .*--allow-changed data",
+        ),
         ({"schedule": lambda o, n: WarmupPlateau(o, 3)}, "auto", InvalidArgument, "schedule: "),
         ({"model": lambda: torch.nn.Linear(8, 4)}, "auto", BadCheckpoint, "of another model"),
         ({}, "nowhere.pt", InvalidArgument, "--resume nowhere.pt: no such file"),

@@ -45,7 +45,7 @@ def test_the_direction_of_a_metric(metric, sign):
     ],
 )  # fmt: skip
 def test_the_direction_of_other_names_is_asked_for(metric):
-    with pytest.raises(InvalidArgument, match="does not say what is better.*: give goal="):
+    with pytest.raises(InvalidArgument, match=r"does not say what is better.*: give goal="):
         sign_of(metric, None)
     assert sign_of(metric, "min") == 1
 

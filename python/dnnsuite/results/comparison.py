@@ -324,7 +324,9 @@ def _judged(
         # What is no line, as a step of the clock, is not taken out by one: it would be put into every difference.
         as_measured = timing.compare(seconds[0], with_drift, paired=True, threshold=threshold, independent=True)
         if as_measured.verdict != found.verdict:
-            return Compared(point, "inconclusive", found.ratio, found.low, found.high, reasons=(*told, HIDDEN), **common)
+            return Compared(
+                point, "inconclusive", found.ratio, found.low, found.high, reasons=(*told, HIDDEN), **common
+            )
     more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None
     return Compared(
         point, found.verdict, found.ratio, found.low, found.high,
