@@ -8,7 +8,7 @@ of them trains a trial makes no difference, as the state after a rung is on disk
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from .._runs.folder import PlanFolder, joined
 from ..errors import Error
+from .algorithms import Order
 from .board import Board
 from .callbacks import FailedElsewhere, reason_of
 from .engine import Engine
@@ -100,7 +101,7 @@ class SharedEngine(Engine):
         Raises:
             Error: the best weights are missing in the directory.
         """
-        self._look: set[int] = set()  # trials of which others have told
+        self._look: set[int] = set()  # trials of which others have told, or an earlier process
         self._broken: dict[int, Exception] = {}  # errors of models that cannot be made
         self._released = 0
         super().run()
@@ -122,6 +123,11 @@ class SharedEngine(Engine):
         self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)
         super()._take_orders()
 
+    def _new(self, order: Order) -> Trial | None:
+        if order.trial in self._kept:
+            self._look.add(order.trial)
+        return super()._new(order)
+
     def _inherit(self, trial: Trial, source: Trial, order: Any) -> bool:
         trial.take_over(source, order.config)
         trial.trained, trial.state, trial.kept = trial.epoch, None, None
@@ -136,10 +142,9 @@ class SharedEngine(Engine):
     def _train(self, ready: Sequence[Trial]) -> None:
         """Take over the values that others have trained; without any, claim some of the trials and train them for an
         epoch."""
-        mine = [trial for trial in ready if self._shared.mine(trial.number)]
+        mine = self._ready(self._shared.own)
         self._shared.keep_up(bool(mine))
-        failed = self._hear_others(ready)
-        if self._hear_known(ready) or failed:
+        if self._hear_others():
             self._shared.heard()
             return
         chosen = self._claimed(ready, mine)
@@ -151,28 +156,34 @@ class SharedEngine(Engine):
             if self.algorithm.parallel is not None:  # the others wait for it
                 self._tell(trial, found)
 
-    def _hear_others(self, ready: Sequence[Trial]) -> bool:
-        """Take over what others have told of trials; True if one of those has failed."""
-        failed = False
-        self._look |= self._shared.news()
-        for trial in ready if self._look else ():
-            if trial.number in self._look:
-                failed |= self._hear_elsewhere(trial)
-                if not self._shared.fails(trial.number):
-                    self._look.discard(trial.number)
-        return failed
+    def _ready(self, numbers: Iterable[int]) -> list[Trial]:
+        """Those of the trials that are under way and of which this round has heard nothing: of thousands, a few."""
+        active, heard = self._active, self._heard
+        return [active[number] for number in sorted(numbers) if number in active and number not in heard]
 
-    def _hear_elsewhere(self, trial: Trial) -> bool:
-        """Take over what others have told of a trial; True if it failed."""
+    def _hear_others(self) -> bool:
+        """Take over what others have told of trials, and what is known of them; False if that is nothing."""
+        trials, told = self.trials, self._look | self._shared.news()
+        self._look = {number for number in told if number not in trials or not trials[number].over}
+        looked_at = self._ready(self._look)
+        for trial in looked_at:
+            self._hear_elsewhere(trial)
+        heard = self._hear_known([trial for trial in looked_at if trial.number not in self._heard])
+        for trial in looked_at:
+            if len(trial.known) <= trial.epoch + 1 and not self._shared.fails(trial.number):
+                self._look.discard(trial.number)
+        return heard or any(trial.number in self._heard for trial in looked_at)
+
+    def _hear_elsewhere(self, trial: Trial) -> None:
+        """Take over what others have told of a trial."""
         if self._shared.mine(trial.number):
-            return False
+            return
         if rows := self._shared.rows(trial.number, trial.epoch):
             trial.known = [*trial.history, *rows]
         trial.seconds = max(trial.seconds, self._shared.seconds(trial.number))
         failure = self._shared.failure(trial.number, trial.epoch)
         if failure is not None:
             self._heard[trial.number] = (trial, FailedElsewhere(*failure))
-        return failure is not None
 
     def _claimed(self, ready: Sequence[Trial], mine: Sequence[Trial]) -> list[Trial]:
         """Return trials of this process to train; where they leave room, claim more: a fair share, as many as the
