@@ -20,6 +20,7 @@ from .algorithms import Order
 from .board import Board
 from .callbacks import FailedElsewhere, reason_of
 from .engine import Engine
+from .goal import Best, Key
 from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
@@ -37,17 +38,9 @@ class SharedStore(Store):
         self._worker = worker.rsplit(":", 1)[-1]
         super().__init__(folder, job, mode, device, keeps_states, self._worker)
 
-    def forget(self) -> None:
-        """Remove nothing: others are at work."""
-
     def save_best(self, best: Mapping[str, Any]) -> None:
         """Write the best weights of this process, which may be the best of all."""
         self.write_best(best, f"best-{self._worker}.pt")
-
-    def load_best(self) -> dict[str, Any] | None:
-        """Return the best weights of all processes so far."""
-        with joined(self.folder.root, self.folder.file):
-            return super().load_best()
 
     def end(self, save: Callable[[Path], None]) -> None:
         """Write the tables of the sweep, which are the same for all processes: the first one does."""
@@ -65,11 +58,15 @@ class SharedStore(Store):
             epochs, path = max(found, default=(0, None))
             return epochs, None if path is None else load_state(path)
 
-    def settle(self, trials: Sequence[Trial], metric: str, sign: float, best: dict[str, Any]) -> None:
-        """Write the rest, which no process has claimed: ends of paused trials, the best weights of all."""
+    def settle(self, trials: Sequence[Trial], metric: str, sign: float, key: Key) -> dict[str, Any] | None:
+        """Return the best weights of all processes, None if those of this key are lost. The first process to come
+        writes the rest, which no process has claimed: ends of paused trials, the best weights of all."""
         with joined(self.folder.root, self.folder.file) as folder:
-            if folder.state.get("status") == "done":
-                return
+            best = self.load_best()
+            if best is None or tuple(best["key"]) != key:
+                return None
+            if folder.state.get("settled"):
+                return best
             kept = self.kept()
             left = [each for each in trials if each.number not in kept or kept[each.number].status != each.status]
             for trial in left:
@@ -78,6 +75,9 @@ class SharedStore(Store):
             self.write_best(best, BEST_FILE)
             for path in self.folder.root.glob("best-*.pt"):
                 path.unlink(missing_ok=True)
+            folder.state["settled"] = True
+            folder.save()
+            return best
 
 
 @dataclass
@@ -110,14 +110,17 @@ class SharedEngine(Engine):
         ranked = [(trial.best[0], trial.number, trial.best[1]) for trial in self.trials.values() if trial.best[1]]
         if not ranked:
             return
-        self._load_best()
-        if self.best.key != min(ranked):
+        trials = [self.trials[number] for number in sorted(self.trials)]
+        found = self.store.settle(trials, self.metric or "value", self.goal.sign, min(ranked))
+        if found is None:
             raise Error(
                 f"{self.store.folder.root}: the weights of the best trial, {min(ranked)[1]}, are missing; sweep again "
                 "with another out"
             )
-        trials = [self.trials[number] for number in sorted(self.trials)]
-        self.store.settle(trials, self.metric or "value", self.goal.sign, self.best.to_dict())
+        self.best = Best.from_dict(found)
+
+    def _load_best(self) -> None:
+        """Look at the best weights of others at the end: with hundreds of processes it takes long."""
 
     def _take_orders(self) -> None:
         self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)
