@@ -62,9 +62,16 @@ def sign_of(metric: str | None, goal: str | None) -> float:
 
 def at_least_1(name: str, value: int | None) -> int | None:
     """`value`, if it is a whole number from 1 on, or None."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+    if value is not None:
+        check_whole(1, **{name: value})
     return value
+
+
+def check_whole(least: int, **values: Any) -> None:
+    """Refuse a value, by name, that is no whole number from `least` on."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidArgument(f"{name} is a whole number, {least} or more; got {value!r}")
 
 
 def checked_part(min_delta: Any) -> float:

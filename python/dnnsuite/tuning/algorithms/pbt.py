@@ -7,6 +7,7 @@ import random
 from collections import deque
 
 from ...errors import InvalidArgument
+from ..checks import check_whole
 from ..space import Config, perturbed
 from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 
@@ -24,9 +25,7 @@ class PBT(Algorithm):
     keeps_states = True
 
     def __init__(self, population: int = 8, interval: int = 1, quantile: float = 0.25, resample: float = 0.25) -> None:
-        for name, value in (("population", population), ("interval", interval)):
-            if not isinstance(value, int) or value < 1:
-                raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+        check_whole(1, population=population, interval=interval)
         if not 0 < quantile <= 0.5:
             raise InvalidArgument(f"quantile is above 0 and at most 0.5, got {quantile}")
         self.population, self.interval, self.quantile, self.resample = (population, interval, quantile, resample)
