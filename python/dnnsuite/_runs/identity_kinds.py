@@ -220,18 +220,18 @@ def patches() -> dict[str, Any]:
                     if kind.__name__ != name}  # fmt: skip
 
 
-def operator_code(value: Any) -> list[Any] | None:
-    """Functions of an operator that a script has made; None for one whose functions cannot be had, empty for others."""
-    if type(value).__module__ not in ("torch._ops", "torch._library.custom_ops"):
-        return []
-    from .._torch import code_of_operator
+def operator_code(value: Any) -> list[Any] | None | bool:
+    """Functions of an operator that a script has made, None if they cannot be had; False for what is no operator."""
+    if "torch" not in sys.modules:
+        return False
+    from .._torch import code_of_operator, is_operator
 
-    return code_of_operator(value)
+    return is_operator(value) and code_of_operator(value)
 
 
 def is_replaced(name: str, value: Any) -> bool:
     """True for a value that may stand under this name in an installed module because a script has put it there."""
-    if operator_code(value) != []:
+    if operator_code(value) not in (False, []):
         return True
     if isinstance(value, types.FunctionType) and is_users_code(value):
         return True

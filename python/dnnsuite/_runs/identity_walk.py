@@ -387,8 +387,7 @@ class Walk:
             return short(f"script {told}")
         if isinstance(value, contextvars.ContextVar):
             return short(f"{name_of(kind)} {self.text(value.get(None), place, depth)}")
-        if kind.__module__ in ("torch._ops", "torch._library.custom_ops"):  # an operator: another one has another name
-            code = operator_code(value)
+        if (code := operator_code(value)) is not False:  # an operator: another one has another name
             return self._unknown(value, place) if code is None else short(f"{value} {self.text(code, place, depth)}")
         own = {} if attribute(value, "fileno") is not None else own_values(value)
         named = attribute(value, "__module__"), attribute(value, "__qualname__")

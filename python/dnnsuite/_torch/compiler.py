@@ -15,8 +15,8 @@ import torch
 from .lookup import get, note_lost
 
 __all__ = [
-    "DYNAMO", "UncompiledOptimizer", "code_of_operator", "compiled_from", "made_by_dynamo", "not_compiled",
-    "uncompiled",
+    "DYNAMO", "UncompiledOptimizer", "code_of_operator", "compiled_from", "is_operator", "made_by_dynamo",
+    "not_compiled", "uncompiled",
 ]  # fmt: skip
 
 try:
@@ -41,16 +41,23 @@ def made_by_dynamo(module: Any) -> bool:
     return any(kind.__module__.startswith("torch._dynamo") for kind in type(module).__mro__)
 
 
+_operators = get("operators")
+
+
+def is_operator(value: Any) -> bool:
+    """True for an operator of `torch.ops`, and for what `torch.library.custom_op` returns."""
+    return type(value).__module__ in ("torch._ops", "torch._library.custom_ops")
+
+
 def code_of_operator(operator: Any) -> list[Any] | None:
     """Functions that a script has made an operator of; None if they cannot be had, none for torch's and compiled ones.
 
     Args:
         operator: operator of `torch.ops`, or what `torch.library.custom_op` returns.
     """
-    found = get("operators")
-    if not found:
+    if not _operators:
         return []
-    made, kernels = found
+    made, kernels = _operators
     namespace, name = [*str(operator).split("."), ""][:2]
     definition = operator if hasattr(operator, "register_kernel") else made.get(f"{namespace}::{name}")
     if definition is not None:

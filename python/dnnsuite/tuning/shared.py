@@ -160,7 +160,7 @@ class SharedEngine(Engine):
                 self._tell(trial, found)
 
     def _ready(self, numbers: Iterable[int]) -> list[Trial]:
-        """Those of the trials that are under way and of which this round has heard nothing: of thousands, a few."""
+        """Return the trials that are under way and of which this round has heard nothing: a few of thousands."""
         active, heard = self._active, self._heard
         return [active[number] for number in sorted(numbers) if number in active and number not in heard]
 
