@@ -220,7 +220,7 @@ def patches() -> dict[str, Any]:
                     if kind.__name__ != name}  # fmt: skip
 
 
-def operator_code(value: Any) -> list[Any] | None | bool:
+def operator_code(value: Any) -> list[Any] | bool | None:
     """Functions of an operator that a script has made, None if they cannot be had; False for what is no operator."""
     if "torch" not in sys.modules:
         return False
