@@ -50,7 +50,8 @@ from dnnsuite.tuning.trial import Trial
 
 SIMULATED = (10, 25, 50, 100, 200, 400)
 LENGTHS = (0.2, 1.0, 5.0)  # seconds of a trial
-_START_S = 30.0  # of a process under load
+_START_S = 30.0  # of a process under load, and for each that is started beside it:
+_BESIDE_S = 2.0
 _WIDE = 1500  # trials that wait at once
 
 
@@ -114,14 +115,19 @@ class Timed(Random):
         return super().report(trial, epoch, value)
 
 
-def take_part(out: Path, trials: int, seconds: float, share: Any, told: Any = None, look_ahead: int = 64) -> Part:
-    """Do a part of a search of `trials` that last `seconds`."""
+def take_part(
+    out: Path, trials: int, seconds: float, share: Any, told: Any = None, look_ahead: int = 64, hears: bool = False
+) -> Part:
+    """Do a part of a search of `trials` that last `seconds`; `hears` leaves the records of before out of sight, so that
+    it hears of trials as of those that others train meanwhile."""
     began_s, cpu_s, trainer = time.monotonic(), time.process_time(), Asleep(seconds)
     algorithm, setting = Timed(trials), Setting({"lr": LogUniform(1e-3, 1.0)}, (), 1, 0, False)
     with shared_place(out, share, algorithm, (Identity({"trials": str(trials)}), ()), False) as place:
         read_s = time.process_time() - cpu_s
         algorithm.begin(replace(setting, id=place.id))
         store = place.store("asleep", "serial", "cpu", False)
+        if hears:
+            store.kept = dict
         engine = place.engine(
             algorithm=algorithm, trainer=trainer, goal=Goal("loss", 1.0), store=store, look_ahead=look_ahead,
             admit=lambda trial: setattr(trial, "group", 0),
@@ -196,7 +202,7 @@ def measured(workers: int, rounds: int, seconds: float, share: Any, kills: int =
             processes[place] = begun()
         for process in processes:
             process.join()
-        parts = [told.get(timeout=_START_S) for _ in processes]
+        parts = [told.get(timeout=_START_S + _BESIDE_S * workers) for _ in processes]
         counts = told_in(out, share)
         records = len(read_trials(out / "runs")[0])
     lost = trials - min(records, len(counts), *(part.heard for part in parts))
@@ -226,7 +232,10 @@ class Costs:
 
 
 def costs(share: Any, seconds: float, repeats: int = 40) -> Costs:
-    """Measure the parts on this machine: medians of writings, CPU time of the others."""
+    """Measure the parts on this machine: lower quartiles of writings, the least CPU time of the others of three times.
+
+    What else runs on the machine only adds to them. Of a database the lock is held until all is on the disk.
+    """
     alone, whole, batch = [], [], max(1, round(CLAIMED_S / seconds))
     with tempfile.TemporaryDirectory() as folder:
         name, database = f"costs-{time.time()}", database_of(share)
@@ -238,6 +247,8 @@ def costs(share: Any, seconds: float, repeats: int = 40) -> Costs:
             with held():
                 began_s = time.perf_counter()
                 yield
+                alone[-1] = time.perf_counter() - began_s
+            if database is not None:
                 alone[-1] = time.perf_counter() - began_s
 
         journal.alone = timed
@@ -254,15 +265,19 @@ def costs(share: Any, seconds: float, repeats: int = 40) -> Costs:
         board.close()
         few, many = (_cpu_of(Path(folder) / str(n), n, share) for n in (1000, 3000))
         wide = _cpu_of(Path(folder) / "wide", _WIDE, share, _WIDE)
-    alone_s, whole_s = statistics.median(alone[1:]), statistics.median(whole)
+    alone_s, whole_s = (statistics.quantiles(each[1:], n=4)[0] for each in (alone, whole))
     own_s, hear_s = (many[0] - few[0]) / 2000, (many[1] - few[1]) / 2000
     active_s = max(0.0, (wide[0] / _WIDE - own_s) / (_WIDE / 2))
     return Costs(alone_s, max(0.0, whole_s - alone_s), hear_s, own_s, active_s)
 
 
 def _cpu_of(out: Path, trials: int, share: Any, look_ahead: int = 64) -> tuple[float, float]:
-    """CPU seconds of a process that does all trials, which take no time, and of what one that joins then decides."""
-    return take_part(out, trials, 0.0, share, None, look_ahead).cpu_s, take_part(out, trials, 0.0, share).deciding_s
+    """CPU seconds of a process that does all trials, which take no time, and of what one that hears of them decides."""
+    whole, deciding = [], []
+    for n in range(3):
+        whole.append(take_part(out / str(n), trials, 0.0, share, None, look_ahead).cpu_s)
+        deciding.append(take_part(out / str(n), trials, 0.0, share, None, look_ahead, hears=True).deciding_s)
+    return min(whole), min(deciding)
 
 
 def simulated(workers: int, found: Costs, seconds: float, for_s: float = 120.0) -> float:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Changes of code that decide a run's numbers in ways nobody listed: each is seen, and what only moves is not."""
 
+import ast
 import importlib
+import subprocess
 import sys
 import textwrap
 
@@ -182,3 +184,43 @@ def test_installed_packages_count_by_their_versions():
     assert walk.versions == {name: version_of(name) for name in ("numpy", "torch", "attr") if version_of(name)}
     assert walk.versions["torch"] == torch.__version__
     assert version_of("types") is None
+
+
+def operator_identity(tmp_path, name, body, how):
+    """Identities of functions that call an operator that a script has made with this body, in a process of its own."""
+    (tmp_path / f"{name}.py").write_text(f"""
+import torch
+from dnnsuite._runs.identity import identity_of
+
+def body(x):
+    return {body}
+
+if {how!r} == "custom":
+    made = torch.library.custom_op("mine::scaled", body, mutates_args=(), schema="(Tensor x) -> Tensor")
+else:
+    made = torch.library.Library("mine", "DEF")
+    made.define("scaled(Tensor x) -> Tensor")
+    made.impl("scaled", body, "CompositeExplicitAutograd")
+held, room = torch.ops.mine.scaled, torch.ops.mine
+found = identity_of({{
+    "by name": lambda x: torch.ops.mine.scaled(x), "by room": lambda x: room.scaled(x), "held": lambda x: held(x),
+    "overload": held.default, **({{"made": lambda x: made(x)}} if {how!r} == "custom" else {{}}),
+}})
+print({{part: text for part, text in found.texts.items() if part != "versions"}})
+print(found.unknown)
+""")
+    command = [sys.executable, str(tmp_path / f"{name}.py")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return ast.literal_eval(told[0]), ast.literal_eval(told[1])
+
+
+def test_operators_that_a_script_makes_count_by_their_code(tmp_path):
+    (before, unknown), (same, _), (after, _) = (
+        operator_identity(tmp_path, name, body, "custom")
+        for name, body in (("a", "x * 2.0"), ("b", "x * 2.0"), ("c", "x * 3.0"))
+    )
+    assert before == same
+    assert not unknown
+    assert all(before[part] != after[part] for part in before)
+    _, unknown = operator_identity(tmp_path, "d", "x * 2.0", "library")
+    assert any("torch.ops.mine.scaled" in told for told in unknown)  # whose code nobody keeps

@@ -5,6 +5,7 @@ import os
 import sys
 import types
 
+import numpy as np
 import pytest
 import torch
 
@@ -106,3 +107,11 @@ def test_settings_of_torch_that_were_set_in_two_ways_are_told():
         assert settings_of_torch()["mkldnn.matmul.fp32_precision"] == "bf16"
     finally:
         torch.backends.mkldnn.matmul.fp32_precision = "none"
+
+
+def test_settings_beside_torchs_precision_are_told(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    with np.errstate(over="raise"):
+        told = settings_of_torch()
+    assert told.keys() == {"cudnn.benchmark", "errors of NumPy"}
+    assert "'over': 'raise'" in told["errors of NumPy"]

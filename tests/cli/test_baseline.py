@@ -57,3 +57,15 @@ def test_a_job_whose_copies_differ_is_left_out_alone(suite, capsys, tmp_path):  
     assert "reso is left out: its copies differ in unit (images, tokens)" in said.err
     assert status("plot", out) in (0, None)
     assert "reso is left out" in capsys.readouterr().err
+
+
+def test_runs_of_which_a_copy_failed_are_no_baseline(suite, capsys, tmp_path):  # noqa: F811
+    lost = [record(repeat=i, slot=slot, copies=2, failure=None if slot else "oom") for i in range(2) for slot in (0, 1)]
+    assert status("baseline", "save", suite(*lost, directory="lost"), "-b", tmp_path / "b.csv") == 2
+    assert "no run ended well in all its copies" in capsys.readouterr().err
+    more = [record("vae", repeat=2, slot=slot, copies=2) for slot in (0, 1)]
+    assert status("baseline", "save", suite(*lost, *more, directory="some"), "-b", tmp_path / "b.csv", "--json") in (
+        0,
+        None,
+    )
+    assert json.loads(capsys.readouterr().out)["runs"] == 2

@@ -11,12 +11,18 @@ from dnnsuite.results.table import Row, frame_of
 ORDERS = {"ABAB": "AB" * 5, "ABBA": "ABBAABBAAB", "random": "BAABABBABA"}
 
 
-def measured(order: str, drift: float, change: float = 1.0, noise: float = 0.003, seed: int = 0):
-    """Tables of both sides: a run a minute, in this order, each slower than the one before by a share `drift`."""
+def measured(order: str, drift: float, change: float = 1.0, noise: float = 0.003, seed: int = 0, step: int = 60):
+    """Tables of both sides: a run a minute, in this order, each slower than the one before by a share `drift`; from
+    minute `step` on by a twelfth, as of a clock that was throttled."""
     draw = random.Random(seed)
     rows = {"A": [], "B": []}
     for minute, side in enumerate(order):
-        rate = 100.0 * (1 - drift) ** minute * draw.gauss(1.0, noise) * (change if side == "B" else 1.0)
+        rate = (
+            (100.0 if minute < step else 92.0)
+            * (1 - drift) ** minute
+            * draw.gauss(1.0, noise)
+            * (change if side == "B" else 1.0)
+        )
         number = len(rows[side])
         name, started = f"{side}{number}", f"2026-11-22T10:{minute:02d}:00.000Z"
         where = {"run": name, "run_id": name, "plan_id": side, "repeat": number, "hostname": "node"}
@@ -33,6 +39,17 @@ def test_equal_sides_are_not_called_different(order, drift):
         assert found.method == "paired"
         wrong += found.verdict in ("faster", "slower")
     assert wrong <= 3
+
+
+@pytest.mark.parametrize("order", ["ABABAB", "BAABABBABA"])
+def test_a_step_of_the_machine_is_no_difference(order):
+    wrong, told = 0, set()
+    for step in range(1, len(order)):
+        (found,) = compare(*measured(order, 0.0, seed=step, step=step))
+        wrong += found.verdict in ("faster", "slower")
+        told |= set(found.reasons)
+    assert wrong <= 1
+    assert len(order) > 6 or any("the machine changed its speed" in reason for reason in told)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -86,7 +86,7 @@ def test_a_compiler_that_fails_is_a_row(data, monkeypatch, tmp_path):
     assert "no compiler" in table(rungs)
     assert torch.backends.cudnn.benchmark == benchmark
     save_ladder(tmp_path, rungs)
-    assert "crash: no compiler 'g++' here" in (tmp_path / "ladder.csv").read_text()
+    assert 'crash: no compiler ""g++"" here' in (tmp_path / "ladder.csv").read_text()
 
 
 @pytest.mark.parametrize(

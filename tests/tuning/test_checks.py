@@ -22,12 +22,32 @@ from dnnsuite.tuning.checks import at_least_1, check_evaluate, check_factory, ch
         ("map50", -1),
         ("accumulated_loss", 1),
         ("error_score", 1),
+        ("test/accuracy", -1),
+        ("accuracy (balanced)", -1),
+        ("iou_rate.best", -1),
+        ("reconstruction_loss", 1),
+        ("loss/val", 1),
+        ("word-error-rate", 1),
         (None, 1),
     ],
 )
 def test_the_direction_of_a_metric(metric, sign):
     assert sign_of(metric, None) == sign
     assert sign_of(metric, "max") == -1
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "neg_mean_squared_error", "neg_log_loss", "1-accuracy", "1 - auc", "time_to_accuracy", "score_time", "acc_std",
+        "std_of_accuracy", "missed_hits", "error_reduction", "steps_until_success", "recall_gap", "false positives",
+        "latency", "val", "",
+    ],
+)  # fmt: skip
+def test_the_direction_of_other_names_is_asked_for(metric):
+    with pytest.raises(InvalidArgument, match=r"does not say what is better.*: give goal="):
+        sign_of(metric, None)
+    assert sign_of(metric, "min") == 1
 
 
 @pytest.mark.parametrize(

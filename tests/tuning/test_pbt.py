@@ -173,3 +173,42 @@ def test_choices_of_tensors_and_of_momentum(task, algorithm):
         batch_size=16, epochs=4, optimizer="SGD", algorithm=algorithm, **QUIET,
     )  # fmt: skip
     assert set(s.table["status"]) == {"done"}, s.table["message"].tolist()
+
+
+class Steep(Weight):
+    """A weight whose gradient is a value of the configuration, in a tensor; `seen` is one that training changes."""
+
+    def __init__(self, slope: float, place: str) -> None:
+        super().__init__()
+        slope, self.place = torch.tensor(slope, dtype=torch.float64), place
+        if place == "frozen":
+            self.slope = torch.nn.Parameter(slope, requires_grad=False)
+        else:
+            self.register_buffer("slope", slope)
+        self.register_buffer("seen", slope.clone() if place == "changed" else torch.zeros((), dtype=torch.float64))
+
+    def forward(self, x):
+        if self.training:
+            self.seen += 1
+        return self.w * self.slope
+
+
+@pytest.mark.parametrize("mode", ["hfta", "serial", "concurrent"])
+@pytest.mark.parametrize("place", ["buffer", "frozen", "changed"])
+def test_a_copy_trains_with_what_its_own_configuration_puts_into_tensors(place, mode):
+    data = torch.zeros(8, 1, dtype=torch.float64), torch.zeros(8, 1, dtype=torch.float64)
+    s = dnnsuite.sweep(
+        lambda c: Steep(c["slope"], place), {"slope": Uniform(1.0, 2.0)}, data, batch_size=8, epochs=4, evaluate=data,
+        loss=lambda m, x, y: m(x), measure=lambda m, x, y: {"value": m.w, "seen": m.seen}, metric="value", mode=mode,
+        optimizer=("SGD", {"lr": 1.0}), goal="min", algorithm=PBT(4, quantile=0.5), **QUIET,
+    )  # fmt: skip
+    copies = 0
+    for trial in s.trials:
+        sources = dict(trial.inherited)
+        copies += len(sources)
+        for epoch, row in enumerate(trial.history, 1):
+            before = s.trials[sources.get(epoch - 1, trial.number)].history[epoch - 2] if epoch > 1 else {}
+            assert before.get("value", 0.0) - row["value"] == pytest.approx(trial.config_at(epoch)["slope"])
+            begun = trial.config_at(1)["slope"] if place == "changed" else 0.0
+            assert row["seen"] == pytest.approx(before.get("seen", begun) + 1)  # what training changes is taken over
+    assert copies > 2

@@ -71,7 +71,7 @@ def test_one_that_is_killed_loses_only_its_running_rungs(tmp_path):
     whole = undisturbed()
     out = tmp_path / "out"
     victim = start(out)
-    while not list(out.glob("runs/trials-*.jsonl")):
+    while not any(path.stat().st_size for path in out.glob("runs/trials-*.jsonl")):
         time.sleep(0.005)
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()

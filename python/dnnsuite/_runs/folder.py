@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import logging
 import math
 import os
@@ -11,9 +12,9 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_sealed, sealed, temporary_name, write_text
 from ..errors import Error, InvalidArgument, reason
@@ -27,10 +28,10 @@ SWEEP_FILE = "sweep.json"
 PROFILES_FILE, THROUGHPUT_FILE = "profiles.json", "throughput.json"
 
 OUT = Path("dnnsuite-runs")  # where directories are made that nobody named
-_LOCK = ".lock"
+_LOCK, _TURN = ".lock", ".turn"  # whose it is; of those that share it, whose turn it is
 _STAMP = re.compile(r"\d{8}-\d{6}-\d{3}")
 _UNKNOWN = math.inf  # place of a plan whose file is damaged
-_JOIN_S = 60.0  # that others of a plan may hold the lock
+_JOIN_S, _POLL_S = 60.0, 0.05  # that a process alone may hold the lock before others join
 
 
 class PlanFolder:
@@ -175,8 +176,9 @@ def drop_abandoned(folder: str | Path, is_own: bool = True) -> None:
 
 
 def _contents(root: Path) -> list[str]:
-    """Names in a plan's directory, but for its lock and for what is half-made."""
-    return sorted(path.name for path in root.iterdir() if path.name != _LOCK and not path.name.startswith(TEMPORARY))
+    """Names in a plan's directory, but for its locks and for what is half-made."""
+    names = {path.name for path in root.iterdir()} - {_LOCK, _TURN}
+    return sorted(name for name in names if not name.startswith(TEMPORARY))
 
 
 def stamp(now_s: float | None = None) -> str:
@@ -277,7 +279,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
 
 @contextmanager
 def joined(root: Path, file: str) -> Iterator[PlanFolder]:
-    """Open the directory of a plan that several processes share: lock it for a moment and read its file afresh.
+    """Open the directory of a plan that several processes share: have it alone for a moment and read its file afresh.
 
     Args:
         root: the output directory, made if need be; on a file system that all of them share.
@@ -288,23 +290,33 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
         Error: a process that does not share the plan is at work there.
         OutputError: it cannot be made or written.
     """
-    import filelock
-
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(root / _LOCK)
-        lock.acquire(timeout=_JOIN_S)
-    except filelock.Timeout:
-        raise Error(f"another process is at work in {root} alone; wait for it or choose another --out") from None
-    except OSError as error:
-        raise OutputError(f"cannot write to {root}: {reason(error)}") from error
-    try:
+    with ExitStack() as held:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            lock, turn = (held.enter_context(open(root / name, "ab")) for name in (_LOCK, _TURN))
+            _share(lock, root)
+            fcntl.flock(turn, fcntl.LOCK_EX)  # first come, first served, however many there are
+        except OSError as error:
+            raise OutputError(f"cannot write to {root}: {reason(error)}") from error
         others = _contents(root)
         if others and not (root / file).is_file():
             raise InvalidArgument(f"{root} holds {others[0]} and no {file}; choose another --out")
         yield PlanFolder(root, file, _state(root / file) if others else _begun(root, file))
-    finally:
-        lock.release()
+
+
+def _share(lock: IO[bytes], root: Path) -> None:
+    """Hold the lock of a directory together with all that share it; a process that is alone there holds it whole."""
+    until_s = time.monotonic() + _JOIN_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until_s:
+                raise Error(
+                    f"another process is at work in {root} alone; wait for it or choose another --out"
+                ) from None
+            time.sleep(_POLL_S)
 
 
 def _state(path: Path) -> dict[str, Any]:

@@ -108,8 +108,10 @@ def is_users(module: str) -> bool:
 
     A script's `__main__` is the user's also in a process that the script's functions were sent to.
     """
-    path = getattr(sys.modules.get(module), "__file__", None)
-    return module == "__main__" or (path is not None and not is_file_installed(path))
+    own, of_package = (getattr(sys.modules.get(name), "__file__", None) for name in (module, module.partition(".")[0]))
+    if module == "__main__" or own is None:
+        return module == "__main__"
+    return not is_file_installed(own) and not is_file_installed(of_package or "")  # torch.ops has a file of no folder
 
 
 def is_installed(kind: type) -> bool:
@@ -218,8 +220,19 @@ def patches() -> dict[str, Any]:
                     if kind.__name__ != name}  # fmt: skip
 
 
+def operator_code(value: Any) -> list[Any] | bool | None:
+    """Functions of an operator that a script has made, None if they cannot be had; False for what is no operator."""
+    if "torch" not in sys.modules:
+        return False
+    from .._torch import code_of_operator, is_operator
+
+    return is_operator(value) and code_of_operator(value)
+
+
 def is_replaced(name: str, value: Any) -> bool:
     """True for a value that may stand under this name in an installed module because a script has put it there."""
+    if operator_code(value) not in (False, []):
+        return True
     if isinstance(value, types.FunctionType) and is_users_code(value):
         return True
     if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type)):

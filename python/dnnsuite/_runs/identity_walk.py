@@ -39,6 +39,7 @@ from .identity_kinds import (
     is_users_code,
     item,
     name_of,
+    operator_code,
     overrides,
     own_values,
     pickled,
@@ -47,7 +48,7 @@ from .identity_kinds import (
     users_module,
     version_of,
 )
-from .surroundings import lists_folders, may_name_a_file, variables_read
+from .surroundings import compiled_operators, lists_folders, may_name_a_file, variables_read
 
 if TYPE_CHECKING:
     from .identity import Identity
@@ -109,7 +110,7 @@ class Walk:
             self._note_replaced()
         variables, files = variables_read(self._names)
         self._parts |= {f"variable {name}": repr(own) for name, own in variables.items()}
-        self._found.names |= files
+        self._found.names |= files | compiled_operators(self._names)
         self._found.lists |= lists_folders(self._names)
         return short(text + "".join(f"{place}={own}" for place, own in sorted(self._parts.items())), text)
 
@@ -386,10 +387,12 @@ class Walk:
             return short(f"script {told}")
         if isinstance(value, contextvars.ContextVar):
             return short(f"{name_of(kind)} {self.text(value.get(None), place, depth)}")
+        if (code := operator_code(value)) is not False:  # an operator: another one has another name
+            return self._unknown(value, place) if code is None else short(f"{value} {self.text(code, place, depth)}")
         own = {} if attribute(value, "fileno") is not None else own_values(value)
         named = attribute(value, "__module__"), attribute(value, "__qualname__")
-        if callable(value) and all(isinstance(name, str) for name in named) and (not own or "_ops" in kind.__module__):
-            return self._installed(*named)  # an operator, a function of NumPy's
+        if callable(value) and all(isinstance(name, str) for name in named) and not own:
+            return self._installed(*named)  # a function of NumPy's
         if own:
             bases = {base.__name__ for base in kind.__mro__}
             left_out = _OF_A_LOADER if bases & {"DataLoader", "Sampler"} else _OF_A_PROCESS

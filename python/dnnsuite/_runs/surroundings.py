@@ -50,6 +50,8 @@ def _is_place(value: str) -> bool:
 
 def settings_of_torch() -> dict[str, str]:
     """Return settings of torch that decide numbers and are not as torch begins with them, by name."""
+    import numpy as np
+
     torch: Any = sys.modules["torch"]
     backends = torch.backends
     usual: dict[str, tuple[Callable[[], Any], Any]] = {
@@ -62,6 +64,10 @@ def settings_of_torch() -> dict[str, str]:
         "cudnn.rnn.fp32_precision": (lambda: backends.cudnn.rnn.fp32_precision, "tf32"),
         "cudnn.enabled": (lambda: backends.cudnn.enabled, True),
         "cudnn.deterministic": (lambda: backends.cudnn.deterministic, False),
+        "cudnn.benchmark": (lambda: backends.cudnn.benchmark, False),
+        "opt_einsum.enabled": (lambda: backends.opt_einsum.enabled, backends.opt_einsum.is_available()),
+        "opt_einsum.strategy": (lambda: backends.opt_einsum.strategy, "auto"),
+        "errors of NumPy": (np.geterr, {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}),
         "mkldnn.enabled": (lambda: backends.mkldnn.enabled, True),
         "mkldnn.deterministic": (lambda: backends.mkldnn.deterministic, False),
         "cuda.matmul.allow_fp16_reduced_precision_reduction": (
@@ -84,6 +90,11 @@ def settings_of_torch() -> dict[str, str]:
             usual[f"autocast on {device}"] = functools.partial(torch.get_autocast_dtype, device), None
     now = {name: (_asked(value), default) for name, (value, default) in usual.items()}
     return {name: str(value) for name, (value, default) in now.items() if value not in (None, default)}
+
+
+def compiled_operators(names: Set[str]) -> set[str]:
+    """Files of compiled operators that a script has loaded, where code with these names may call one."""
+    return set(sys.modules["torch"].ops.loaded_libraries) if "torch" in sys.modules and "ops" in names else set()
 
 
 def _precision(backends: Any, name: str) -> Any:

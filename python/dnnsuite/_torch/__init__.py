@@ -30,7 +30,16 @@ from .autograd import (
 )
 from .checkpoints import Checkpoints
 from .clipping import take_over_clipping
-from .compiler import DYNAMO, UncompiledOptimizer, compiled_from, made_by_dynamo, not_compiled, uncompiled
+from .compiler import (
+    DYNAMO,
+    UncompiledOptimizer,
+    code_of_operator,
+    compiled_from,
+    is_operator,
+    made_by_dynamo,
+    not_compiled,
+    uncompiled,
+)
 from .cuda_graphs import capture_stream, end_failed_capture, first_cause
 from .hooks import (
     GlobalHooks,
@@ -78,18 +87,18 @@ from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "ATTRIBUTES", "DYNAMO", "HOOKS_OF_GRADIENTS", "NAMES", "Attribute", "Checkpoints", "GlobalHooks", "Name",
-    "StorageWeakRef", "TorchDispatchMode", "UncompiledOptimizer", "abandon_loader", "all_threads_config", "assert_true",
-    "at_end_of_backward", "backward_pass", "before_each_step", "below_autograd", "caches_parametrizations",
-    "capture_stream", "compiled_from", "containers_of_step_hooks", "create_function", "dispatch_modes",
-    "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_", "foreach_norm", "forward_gradients",
-    "function_apply_code", "get_graph_optimize", "global_hooks", "gradient_asked", "has_gradient_hook",
-    "hidden_from_function_modes", "hidden_from_modes", "hooks_of_all", "innermost_function_mode", "loader_iterator",
-    "loader_workers", "look_at_what_is_differentiated", "lost", "made_by_dynamo", "mark_parameter", "mark_stepped",
-    "methods_of_tensors",
-    "no_capture", "no_fuse", "no_script", "not_compiled", "own_parametrizations", "parse_ir", "profiler_recording",
-    "sample_dirichlet", "set_graph_optimize", "standard_gamma", "standard_gamma_grad", "step_hooks",
-    "take_over_clipping", "take_over_fan_counts", "to_copy", "transforming", "tree_flatten", "tree_leaves", "tree_map",
-    "tree_unflatten", "uncompiled", "unsafe_view", "weight_norm", "wrapper_subclass",
+    "StorageWeakRef", "TorchDispatchMode", "UncompiledOptimizer", "abandon_loader", "all_threads_config",
+    "assert_true", "at_end_of_backward", "backward_pass", "before_each_step", "below_autograd",
+    "caches_parametrizations", "capture_stream", "code_of_operator", "compiled_from", "containers_of_step_hooks",
+    "create_function", "dispatch_modes", "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_",
+    "foreach_norm", "forward_gradients", "function_apply_code", "get_graph_optimize", "global_hooks",
+    "gradient_asked", "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes", "hooks_of_all",
+    "innermost_function_mode", "is_operator", "loader_iterator", "loader_workers", "look_at_what_is_differentiated",
+    "lost", "made_by_dynamo", "mark_parameter", "mark_stepped", "methods_of_tensors", "no_capture", "no_fuse",
+    "no_script", "not_compiled", "own_parametrizations", "parse_ir", "profiler_recording", "sample_dirichlet",
+    "set_graph_optimize", "standard_gamma", "standard_gamma_grad", "step_hooks", "take_over_clipping",
+    "take_over_fan_counts", "to_copy", "transforming", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten",
+    "uncompiled", "unsafe_view", "weight_norm", "wrapper_subclass",
 ]  # fmt: skip
 
 no_fuse: str | None = reason_against("fuse")

@@ -6,14 +6,18 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .lookup import note_lost
+from .lookup import get, note_lost
 
-__all__ = ["DYNAMO", "UncompiledOptimizer", "compiled_from", "made_by_dynamo", "not_compiled", "uncompiled"]
+__all__ = [
+    "DYNAMO", "UncompiledOptimizer", "code_of_operator", "compiled_from", "is_operator", "made_by_dynamo",
+    "not_compiled", "uncompiled",
+]  # fmt: skip
 
 try:
     _has_dynamo = importlib.util.find_spec("torch._dynamo") is not None
@@ -35,6 +39,33 @@ def not_compiled(function: Any) -> Any:
 def made_by_dynamo(module: Any) -> bool:
     """True if `module` is what `torch.compile` makes of a module."""
     return any(kind.__module__.startswith("torch._dynamo") for kind in type(module).__mro__)
+
+
+_operators = get("operators")
+
+
+def is_operator(value: Any) -> bool:
+    """True for an operator of `torch.ops`, and for what `torch.library.custom_op` returns."""
+    return type(value).__module__ in ("torch._ops", "torch._library.custom_ops")
+
+
+def code_of_operator(operator: Any) -> list[Any] | None:
+    """Functions that a script has made an operator of; None if they cannot be had, none for torch's and compiled ones.
+
+    Args:
+        operator: operator of `torch.ops`, or what `torch.library.custom_op` returns.
+    """
+    if not _operators:
+        return []
+    made, kernels = _operators
+    namespace, name = [*str(operator).split("."), ""][:2]
+    definition = operator if hasattr(operator, "register_kernel") else made.get(f"{namespace}::{name}")
+    if definition is not None:
+        held = [one for value in vars(definition).values()
+                for one in (value.values() if isinstance(value, dict) else [value])]  # fmt: skip
+        return [one for one in held if isinstance(one, types.FunctionType)]
+    of_torch = namespace in ("aten", "prims", "c10d", "inductor", "profiler", "quantized")
+    return None if not of_torch and any(key.startswith(f"{namespace}/{name}/") for key in kernels) else []
 
 
 def compiled_from(function: Any) -> Any:

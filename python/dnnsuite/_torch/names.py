@@ -133,6 +133,11 @@ NAMES: dict[str, Name] = {
         "steps run without capture, for a hook might be there unseen",
         needed_by="capture",
     ),
+    "operators": Name(
+        ("torch._library.custom_ops.OPDEFS", "torch.library._impls"),
+        "code names an operator that a script has made by its name alone; a resumed run compares its functions",
+        "such an operator may have other code when a run is resumed",
+    ),
     "optimizer hooks": Name(
         ("torch.optim.optimizer._global_optimizer_pre_hooks", "torch.optim.optimizer._global_optimizer_post_hooks"),
         "StepRunner calls what waits for the step of every optimizer",

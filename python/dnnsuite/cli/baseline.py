@@ -41,10 +41,10 @@ def save(
     for sentence in left_out:
         say(sentence)
     results.refuse_unlike(table)
-    measured = table[table["status"] == "ok"]
+    measured = results.pool.ended_well(table)
     if measured.empty:
         raise InvalidArgument(
-            f"{', '.join(map(str, directories))}: no run ended well; there is nothing to compare with"
+            f"{', '.join(map(str, directories))}: no run ended well in all its copies; there is nothing to compare with"
         )
     results.save_csv(table, to)
     jobs = measured["job"].nunique()

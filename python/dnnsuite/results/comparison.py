@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
-from .drift import AFTER, drift_of, one_after_the_other
+from .drift import AFTER, HIDDEN, drift_of, one_after_the_other
 from .intervals import mean, weighted_mean
 from .table import SEPARATOR, complete
 
@@ -303,6 +303,7 @@ def _judged(
     means = [math.exp(mean(map(math.log, side["value"]))) for side in good]
     paired = _is_paired(method, point, good, counts)
     told: tuple[str, ...] = () if paired or not one_after_the_other(*good) else (AFTER,)
+    with_drift = seconds[1]
     if paired and _in_turns(*good):
         drift = drift_of(good, seconds)
         seconds[1] = [value / math.exp(step) for value, step in zip(seconds[1], drift.steps, strict=True)]
@@ -319,6 +320,13 @@ def _judged(
         why = "one run per side says nothing about variation"
         return Compared(point, "inconclusive", ratio, more_runs=2, reasons=(why, *told), **common)
     found = timing.compare(*seconds, paired=paired, threshold=threshold, independent=True)
+    if found.verdict in ("faster", "slower") and seconds[1] != with_drift:
+        # What is no line, as a step of the clock, is not taken out by one: it would be put into every difference.
+        as_measured = timing.compare(seconds[0], with_drift, paired=True, threshold=threshold, independent=True)
+        if as_measured.verdict != found.verdict:
+            return Compared(
+                point, "inconclusive", found.ratio, found.low, found.high, reasons=(*told, HIDDEN), **common
+            )
     more = _more_runs(found, threshold, min(counts)) if found.verdict == "inconclusive" else None
     return Compared(
         point, found.verdict, found.ratio, found.low, found.high,

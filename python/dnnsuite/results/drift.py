@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AFTER = "one side was measured after the other: a drift of the machine cannot be distinguished from a difference"
+HIDDEN = "the machine changed its speed by as much as the sides differ: take more runs, in the order A B B A"
 _OF_ACCOUNT, _TOLD = 2.0, 3.0  # standard errors from which on a drift is taken out, and is told
 
 

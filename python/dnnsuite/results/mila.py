@@ -43,7 +43,7 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
                 arguments.append(_arguments(result))
             except Error as error:
                 problems.append(f"skipped: {error}")
-    return _numbered(_with_variants(_with_copies(rows), arguments)), problems
+    return numbered(_with_variants(_with_copies(rows), arguments)), problems
 
 
 def _results(path: Path) -> list[Any]:
@@ -71,9 +71,8 @@ def _row(path: Path, index: int, result: Any, directory: Path, name: str | None)
 def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: Path, name: str | None) -> Row:
     about = result.get("dnnsuite") or {}
     failure = _failure(result, about)
-    rate = math.nan if failure else float(result["train_item"]["avg"])
-    if not (math.isnan(rate) or 0 <= rate < FASTEST):
-        raise ValueError(f"{rate} items per second: no rate is negative, or {FASTEST:g} and more")
+    average = math.nan if failure else float(result["train_item"]["avg"])
+    rate = average if math.isnan(average) else rate_of(average)
     settings = about.get("changed") or {}
     devices = str(result.get("vcd", ""))
     number = re.search(r"\.R(\w+)\.", path.name)
@@ -99,7 +98,7 @@ def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: P
         run_id=f"{plan}/{path.relative_to(directory).as_posix()}#{index}",
         share="all" if "," in devices else devices,
         job_version=" ".join(versions),
-        batch_size=_count(result.get("batch_size")),
+        batch_size=count_of(result.get("batch_size")),
         preset=str(about.get("preset") or ""),
         changed=SEPARATOR.join(f"{name}={value}" for name, value in settings.items()),
         feed=str(about.get("feed") or ""),
@@ -110,7 +109,20 @@ def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: P
     )
 
 
-def _count(value: Any) -> int:
+def rate_of(value: Any) -> float:
+    """Read items per second.
+
+    Raises:
+        ValueError: no run can have it.
+    """
+    rate = float(value)
+    if not 0 <= rate < FASTEST:
+        raise ValueError(f"{rate} items per second: no rate is negative, or {FASTEST:g} and more")
+    return rate
+
+
+def count_of(value: Any) -> int:
+    """Read a count; 0 for what is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else 0
 
 
@@ -170,7 +182,7 @@ def _plan_name(path: Path) -> str:
     return re.sub(r"(_\d+(,\d+)*|\..*)?\.json$", "", path.name)
 
 
-def _numbered(rows: list[Row]) -> list[Row]:
+def numbered(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with `repeat` counting the runs, in the order of their names."""
     runs = sorted({row.run for row in rows}, key=lambda run: (len(run), run))
     return [replace(row, repeat=runs.index(row.run)) for row in rows]

@@ -17,8 +17,8 @@ from typing import Any
 
 from .._files import regular
 from .._runs.failures import classify_exit
-from .._runs.record import FASTEST
 from ..errors import Error, reason
+from .mila import count_of, numbered, rate_of
 from .table import Row
 
 _REPEAT = re.compile(r"R\d+$")
@@ -45,7 +45,7 @@ def rows_of_milabench(directory: Path, name: str | None = None) -> tuple[list[Ro
                 rows.append(_row(path, directory, found))
         except Error as error:
             problems.append(f"skipped: {error}")
-    return _numbered(_with_copies(rows)), problems
+    return numbered(_with_copies(rows)), problems
 
 
 @dataclass
@@ -115,10 +115,7 @@ def _take_data(found: _Process, data: Mapping[str, Any]) -> None:
     if (loss := data.get("loss")) is not None:
         found.nan = found.nan or math.isnan(float(loss))
     if data.get("task") == "train" and data.get("rate") is not None:
-        rate = float(data["rate"])
-        if not 0 <= rate < FASTEST:
-            raise ValueError(f"{rate} items per second: no rate is negative, or {FASTEST:g} and more")
-        found.rates.append(rate)
+        found.rates.append(rate_of(data["rate"]))
         found.unit = str(data.get("units") or found.unit)
 
 
@@ -188,7 +185,7 @@ def _machine(config: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, An
         "gpus": _gpu(config, meta),
         "hostname": _hostname(config, meta),
         "cpu_model": str(cpu.get("brand") or ""),
-        "cpus": _count(cpu.get("count")),
+        "cpus": count_of(cpu.get("count")),
         "driver": str(((meta.get("accelerators") or {}).get("system") or {}).get("DRIVER_VERSION") or ""),
         "torch": str((meta.get("pytorch") or {}).get("torch") or ""),
     }
@@ -202,14 +199,14 @@ def _share(config: Mapping[str, Any], tags: Sequence[str]) -> str:
     number = config.get("job-number")
     if number is None:
         number = next((tag for tag in tags if tag.isdigit()), None)
-    return "all" if number is None or _count(plan.get("n")) <= 1 else str(number)
+    return "all" if number is None or count_of(plan.get("n")) <= 1 else str(number)
 
 
 def _batch_size(command: Sequence[Any]) -> int:
     words = [str(word) for word in command]
     for word, value in itertools.pairwise(words):
         if _BATCH_SIZE.match(word) and value.isdigit():
-            return _count(int(value))
+            return count_of(int(value))
     return 0
 
 
@@ -225,10 +222,6 @@ def _hostname(config: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     return str((meta.get("os") or {}).get("nodename") or own.get("hostname") or "")
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else 0
-
-
 def _started(time_s: Any) -> str:
     if time_s is None:
         return ""
@@ -241,9 +234,3 @@ def _with_copies(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         shares.setdefault((row.run, row.job), set()).add(row.share)
     return [row if row.share == "all" else replace(row, copies=len(shares[row.run, row.job] - {"all"})) for row in rows]
-
-
-def _numbered(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows with `repeat` counting the runs, in the order of their names."""
-    runs = sorted({row.run for row in rows}, key=lambda run: (len(run), run))
-    return [replace(row, repeat=runs.index(row.run)) for row in rows]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._files import read_json, write_text
+from .._files import read_json
 from .._runs.reading import RUN_FILE, read_run
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..plots import Drawn, save
-from .history import METRICS_FILE, MODEL, Row, read_metrics
+from .history import METRICS_FILE, MODEL, Row, read_metrics, save_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,14 +78,13 @@ def drawn(request: Request) -> Drawn:
     for against in _AXES:
         files.append(request.file(stem, more=f"-{against}"))
         save(curves(folders, against, metric), files[-1])
-    rows = [",".join(["run", "data", *_AXES, metric])]
+    rows = []
     for run in (each for folder in folders for each in _curves_of(folder)):
         epochs, values = run.points("epoch", metric)
-        minutes, _ = run.points("minutes", metric)
-        name = f'"{run.label}","{run.data}"'
-        rows += [f"{name},{e:.0f},{m!r},{v!r}" for e, m, v in zip(epochs, minutes, values, strict=True)]
+        for epoch, minutes, value in zip(epochs, run.points("minutes", metric)[0], values, strict=True):
+            rows.append({"run": run.label, "data": run.data, "epoch": int(epoch), "minutes": minutes, metric: value})
     files.append(request.file(stem, ".csv"))
-    write_text(files[-1], "\n".join([*rows, ""]))
+    save_rows(files[-1], rows)
     return Drawn(files)
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._files import whole_lines, write_text
 from ..errors import Error, reason
 
-__all__ = ["METRICS_FILE", "MODEL", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "save_metrics"]
+__all__ = [
+    "METRICS_FILE", "MODEL", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "read_rows", "save_metrics",
+    "save_rows",
+]  # fmt: skip
 
 METRICS_FILE, TENSORBOARD_FOLDER = "metrics.csv", "tb_logs"
 MODEL = "model"  # column of an array's models, by number
@@ -22,13 +25,30 @@ Row = dict[str, float]
 
 def save_metrics(folder: Path, rows: Sequence[Row]) -> None:
     """Write `metrics.csv` whole: a row per epoch, of an array one per epoch and model; numbers to the last bit."""
-    if not rows:
-        return
+    if rows:
+        save_rows(folder / METRICS_FILE, [{name: repr(value) for name, value in row.items()} for row in rows])
+
+
+def save_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows, of which there is one at least, as CSV, whole or not at all."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows([{name: repr(value) for name, value in row.items()} for row in rows])
-    write_text(folder / METRICS_FILE, text.getvalue())
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
+
+
+def read_rows(path: Path, value: Callable[[str], Any]) -> list[dict[str, Any]]:
+    """Read what :func:`save_rows` wrote, each cell by `value`.
+
+    Raises:
+        Error: the file is missing or damaged; the message names it.
+    """
+    try:
+        with open(whole_lines(path), newline="", encoding="utf-8") as file:
+            return [{name: value(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        raise Error(f"{path}: {reason(error)}") from error
 
 
 def read_metrics(folder: Path) -> list[Row]:
@@ -38,11 +58,7 @@ def read_metrics(folder: Path) -> list[Row]:
         Error: the file is missing or damaged; the message names it.
     """
     path = folder / METRICS_FILE
-    try:
-        with open(whole_lines(path), newline="", encoding="utf-8") as file:
-            rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise Error(f"{path}: {reason(error)}") from error
+    rows = read_rows(path, float)
     if not rows or "epoch" not in rows[0]:
         raise Error(f"{path}: no epochs in it")
     return rows

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from .._files import write_text
 from .._runs.device import choose_device
 from .._runs.failures import classify
 from .._runs.neighbours import all_cores, free_cores
@@ -25,6 +24,7 @@ from .._shown import interval, number, ratio
 from .._torch_threads import torch_threads
 from ..errors import InvalidArgument, did_you_mean
 from .experiment import Experiment, experiment_of
+from .history import save_rows
 from .job import experiment_of_job, optimised_job
 from .order import share_of
 from .phases import PHASES, Phases
@@ -290,12 +290,11 @@ def table(rungs: Sequence[Rung], unit: str = "img/s") -> str:
 def save_ladder(folder: Path, rungs: Sequence[Rung]) -> None:
     """Write `ladder.csv`: a row per rung."""
     names = ("rate", "low", "high", "ratio", "ratio_low", "ratio_high", "verdict", "disturbed")
-    header = ["rung", "status", *names, *(f"{phase} ms" for phase in PHASES)]
-    rows = [",".join(header)]
-    for rung in rungs:
-        cells: list[Any] = [rung.name, '"' + rung.status.replace('"', "'") + '"']
-        cells += [getattr(rung, name) for name in names[:-1]]
-        cells += ['"' + rung.disturbed.replace('"', "'") + '"']
-        cells += [rung.phases_ms.get(phase, math.nan) for phase in PHASES]
-        rows.append(",".join(map(str, cells)))
-    write_text(folder / LADDER_FILE, "\n".join([*rows, ""]))
+    save_rows(
+        folder / LADDER_FILE,
+        [
+            {"rung": rung.name, "status": rung.status, **{name: getattr(rung, name) for name in names},
+             **{f"{phase} ms": rung.phases_ms.get(phase, math.nan) for phase in PHASES}}
+            for rung in rungs
+        ],
+    )  # fmt: skip

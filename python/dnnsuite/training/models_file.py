@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._files import whole_lines, write_text
-from ..errors import Error, reason
+from ..errors import Error
 from .array import ExperimentArray
-from .history import MODEL, Row
+from .history import MODEL, Row, read_rows, save_rows
 
 __all__ = ["MODELS_FILE", "model_rows", "read_models", "save_models"]
 
@@ -48,11 +45,7 @@ def save_models(folder: Path, array: ExperimentArray, history: Sequence[Row], en
         history: a row per epoch and model.
         ended: models that ended before the others, with the reason.
     """
-    rows, text = model_rows(array, history, ended), io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(folder / MODELS_FILE, text.getvalue())
+    save_rows(folder / MODELS_FILE, model_rows(array, history, ended))
 
 
 def read_models(folder: Path) -> list[dict[str, Any]]:
@@ -62,11 +55,7 @@ def read_models(folder: Path) -> list[dict[str, Any]]:
         Error: it is missing or damaged; the message names it.
     """
     path = folder / MODELS_FILE
-    try:
-        with open(whole_lines(path), newline="", encoding="utf-8") as file:
-            rows = [{key: _value(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        raise Error(f"{path}: {reason(error)}") from error
+    rows = read_rows(path, _value)
     if not rows or not {"model", "name", "status"} <= rows[0].keys():
         raise Error(f"{path}: no models in it")
     return rows

@@ -166,7 +166,9 @@ class TrialArray:
         held = trainee.state_dict()
         self._shapes[trial.number] = {n: v.shape for n, v in held.items() if isinstance(v, torch.Tensor)}
         if trial.state is not None:
-            trainee.load_state_dict({**held, **trial.state["model"]})
+            taken = trial.state["model"]
+            own = self._recipe.given(trial, taken) if trial.goes_on_as_copy else {}
+            trainee.load_state_dict({**held, **taken, **own})
         self._configs = self._configs or configs_in(trainee)
         take_configs(trainee, self._configs)
         return trainee.train()

@@ -11,16 +11,24 @@ import torch
 
 from ..errors import InvalidArgument, did_you_mean
 
-# Words of metrics' names, as they stand between other signs; digits at the end of one do not count.
+# Words of metrics' names, as they stand between other signs; digits at the end of one do not count. The last word says
+# what is measured: a time to an accuracy, or the deviation of one, is neither.
 _HIGHER = frozenset((
     "acc", "accuracy", "f", "auc", "auroc", "auprc", "ap", "map", "precision", "recall", "score", "r", "bleu", "rouge",
-    "iou", "miou", "dice", "jaccard", "top", "reward", "return", "psnr", "ssim", "ndcg", "mrr", "hits", "elbo", "kappa",
+    "iou", "miou", "dice", "jaccard", "reward", "return", "psnr", "ssim", "ndcg", "mrr", "hits", "elbo", "kappa", "top",
     "mcc", "success", "specificity", "sensitivity", "pearson", "spearman", "likelihood",
 ))  # fmt: skip
 _LOWER = frozenset((  # though one of the others is in the name, too
     "loss", "error", "err", "mse", "rmse", "mae", "mape", "nll", "perplexity", "ppl", "wer", "cer", "fid", "regret",
 ))  # fmt: skip
-_TURNED = frozenset(("neg", "negative", "minus", "inverse"))
+_ASIDE = frozenset((  # which part of the data is measured, and how it is averaged
+    "", "val", "valid", "validation", "test", "eval", "dev", "train", "held", "out", "mean", "avg", "average", "macro",
+    "micro", "weighted", "balanced", "rate", "at", "k", "best", "final", "ema", "total", "percent", "pct",
+))  # fmt: skip
+_TURNED = frozenset((
+    "neg", "negative", "minus", "inverse", "to", "until", "before", "of", "without", "non", "no", "not", "missed",
+    "false", "lost", "std", "var", "gap", "drop",
+))  # fmt: skip
 
 
 def sign_of(metric: str | None, goal: str | None) -> float:
@@ -39,10 +47,12 @@ def sign_of(metric: str | None, goal: str | None) -> float:
         return 1.0 if goal == "min" else -1.0
     if metric in (None, "value"):  # a loss, or the package's word for one number, of which lower is better
         return 1.0
-    words = {word.rstrip("0123456789") or word for word in re.split(r"[^a-z0-9]+", metric.lower())}
-    if words & _LOWER:
+    words = [word.rstrip("0123456789") for word in re.split(r"[^a-z0-9]+", metric.lower())]
+    last = next((word for word in reversed(words) if word not in _ASIDE), "")
+    plain = not _TURNED.intersection(words) and not re.match(r"\s*1\s*-", metric)
+    if plain and (last in _LOWER or (last in _HIGHER and _LOWER.intersection(words))):
         return 1.0
-    if words & _HIGHER and not words & _TURNED:
+    if plain and last in _HIGHER:
         return -1.0
     hint = did_you_mean(metric, [*_LOWER, *_HIGHER])
     raise InvalidArgument(
@@ -52,9 +62,16 @@ def sign_of(metric: str | None, goal: str | None) -> float:
 
 def at_least_1(name: str, value: int | None) -> int | None:
     """`value`, if it is a whole number from 1 on, or None."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+    if value is not None:
+        check_whole(1, **{name: value})
     return value
+
+
+def check_whole(least: int, **values: Any) -> None:
+    """Refuse a value, by name, that is no whole number from `least` on."""
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InvalidArgument(f"{name} is a whole number, {least} or more; got {value!r}")
 
 
 def checked_part(min_delta: Any) -> float:

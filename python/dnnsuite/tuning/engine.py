@@ -82,9 +82,6 @@ class Engine:
         self._kept: dict[int, Kept] = self.store.kept() if self.store else {}
         self.resumed = bool(self._kept)
         self._load_best()
-        if self.best.weights is None and self.store and self._kept:
-            self._kept = {}  # weights that cannot be had back without training
-            self.store.forget()
         self._written = {n: (kept.status, len(kept.history)) for n, kept in self._kept.items()}  # records on disk
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
@@ -192,7 +189,7 @@ class Engine:
                 f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
                 "continues, is missing; sweep again with another out"
             )
-        trial.take_over(source.number, order.config or source.config)
+        trial.take_over(source, order.config)
         trial.state = trial.kept = state
         trial.trained = source.epoch if state is None else trial.epoch
         return self._admitted(trial)
@@ -396,6 +393,9 @@ class Engine:
         found = self.store.load_best() if self.store else None
         if found is not None:
             self.best = Best.from_dict(found)
+        elif self.store and self._kept:  # weights that cannot be had back without training
+            self._kept = {}
+            self.store.forget()
 
     def _save_under_way(self) -> None:
         """Write the trials under way as they are after their last whole epoch, told to the algorithm or not."""

@@ -21,7 +21,7 @@ from .groups import Width
 from .recipe import Recipe
 from .trial import Trial
 
-_FIELDS = ("number", "config", "seed", "group", "trained", "seconds", "inherited")
+_FIELDS = ("number", "config", "seed", "group", "trained", "seconds", "inherited", "source")
 
 
 class Processes:

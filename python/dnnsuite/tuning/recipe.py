@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -186,6 +186,25 @@ class Recipe:
             if isinstance(value, torch.Tensor)
         }
         return shapes, self.optimization.kind(trainee, config)
+
+    def given(self, trial: Trial, taken: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Tensors that a copy has from its own configuration, as a temperature in a buffer, among those it took over.
+
+        They are no weights, training has not changed them, and the configuration of the source gave them other values.
+        """
+        assert trial.source is not None
+        config, seed = trial.source
+        if not any(name in self.read and not alike(config.get(name), value) for name, value in trial.config.items()):
+            return {}
+        own, theirs = (self.build(Trial(-1, dict(values), seed)) for values in (trial.config, config))
+        learned = {name for name, parameter in own.named_parameters() if parameter.requires_grad}
+        before = theirs.state_dict()
+        return {
+            name: value
+            for name, value in own.state_dict().items()
+            if isinstance(value, torch.Tensor) and name not in learned and name in taken
+            if not alike(value, before[name]) and alike(before[name].cpu(), taken[name])
+        }
 
     def _shape(self, trainee: Trainee) -> tuple[Any, int]:
         """Return (signature of the model's shapes, which of those that have it but cannot be fused)."""

@@ -8,7 +8,7 @@ of them trains a trial makes no difference, as the state after a rung is on disk
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,9 +16,11 @@ from typing import Any
 
 from .._runs.folder import PlanFolder, joined
 from ..errors import Error
+from .algorithms import Order
 from .board import Board
 from .callbacks import FailedElsewhere, reason_of
 from .engine import Engine
+from .goal import Best, Key
 from .slots import load_state
 from .store import BEST_FILE, Store
 from .trial import Trial
@@ -36,17 +38,9 @@ class SharedStore(Store):
         self._worker = worker.rsplit(":", 1)[-1]
         super().__init__(folder, job, mode, device, keeps_states, self._worker)
 
-    def forget(self) -> None:
-        """Remove nothing: others are at work."""
-
     def save_best(self, best: Mapping[str, Any]) -> None:
         """Write the best weights of this process, which may be the best of all."""
         self.write_best(best, f"best-{self._worker}.pt")
-
-    def load_best(self) -> dict[str, Any] | None:
-        """Return the best weights of all processes so far."""
-        with joined(self.folder.root, self.folder.file):
-            return super().load_best()
 
     def end(self, save: Callable[[Path], None]) -> None:
         """Write the tables of the sweep, which are the same for all processes: the first one does."""
@@ -64,11 +58,15 @@ class SharedStore(Store):
             epochs, path = max(found, default=(0, None))
             return epochs, None if path is None else load_state(path)
 
-    def settle(self, trials: Sequence[Trial], metric: str, sign: float, best: dict[str, Any]) -> None:
-        """Write the rest, which no process has claimed: ends of paused trials, the best weights of all."""
+    def settle(self, trials: Sequence[Trial], metric: str, sign: float, key: Key) -> dict[str, Any] | None:
+        """Return the best weights of all processes, None if those of this key are lost. The first process to come
+        writes the rest, which no process has claimed: ends of paused trials, the best weights of all."""
         with joined(self.folder.root, self.folder.file) as folder:
-            if folder.state.get("status") == "done":
-                return
+            best = self.load_best()
+            if best is None or tuple(best["key"]) != key:
+                return None
+            if folder.state.get("settled"):
+                return best
             kept = self.kept()
             left = [each for each in trials if each.number not in kept or kept[each.number].status != each.status]
             for trial in left:
@@ -77,6 +75,9 @@ class SharedStore(Store):
             self.write_best(best, BEST_FILE)
             for path in self.folder.root.glob("best-*.pt"):
                 path.unlink(missing_ok=True)
+            folder.state["settled"] = True
+            folder.save()
+            return best
 
 
 @dataclass
@@ -100,7 +101,7 @@ class SharedEngine(Engine):
         Raises:
             Error: the best weights are missing in the directory.
         """
-        self._look: set[int] = set()  # trials of which others have told
+        self._look: set[int] = set()  # trials of which others have told, or an earlier process
         self._broken: dict[int, Exception] = {}  # errors of models that cannot be made
         self._released = 0
         super().run()
@@ -109,21 +110,29 @@ class SharedEngine(Engine):
         ranked = [(trial.best[0], trial.number, trial.best[1]) for trial in self.trials.values() if trial.best[1]]
         if not ranked:
             return
-        self._load_best()
-        if self.best.key != min(ranked):
+        trials = [self.trials[number] for number in sorted(self.trials)]
+        found = self.store.settle(trials, self.metric or "value", self.goal.sign, min(ranked))
+        if found is None:
             raise Error(
                 f"{self.store.folder.root}: the weights of the best trial, {min(ranked)[1]}, are missing; sweep again "
                 "with another out"
             )
-        trials = [self.trials[number] for number in sorted(self.trials)]
-        self.store.settle(trials, self.metric or "value", self.goal.sign, self.best.to_dict())
+        self.best = Best.from_dict(found)
+
+    def _load_best(self) -> None:
+        """Look at the best weights of others at the end: with hundreds of processes it takes long."""
 
     def _take_orders(self) -> None:
         self.look_ahead = max(self.look_ahead, _AHEAD * self._shared.workers)
         super()._take_orders()
 
+    def _new(self, order: Order) -> Trial | None:
+        if order.trial in self._kept:
+            self._look.add(order.trial)
+        return super()._new(order)
+
     def _inherit(self, trial: Trial, source: Trial, order: Any) -> bool:
-        trial.take_over(source.number, order.config or source.config)
+        trial.take_over(source, order.config)
         trial.trained, trial.state, trial.kept = trial.epoch, None, None
         return self._admitted(trial)
 
@@ -136,10 +145,9 @@ class SharedEngine(Engine):
     def _train(self, ready: Sequence[Trial]) -> None:
         """Take over the values that others have trained; without any, claim some of the trials and train them for an
         epoch."""
-        mine = [trial for trial in ready if self._shared.mine(trial.number)]
+        mine = self._ready(self._shared.own)
         self._shared.keep_up(bool(mine))
-        failed = self._hear_others(ready)
-        if self._hear_known(ready) or failed:
+        if self._hear_others():
             self._shared.heard()
             return
         chosen = self._claimed(ready, mine)
@@ -151,28 +159,34 @@ class SharedEngine(Engine):
             if self.algorithm.parallel is not None:  # the others wait for it
                 self._tell(trial, found)
 
-    def _hear_others(self, ready: Sequence[Trial]) -> bool:
-        """Take over what others have told of trials; True if one of those has failed."""
-        failed = False
-        self._look |= self._shared.news()
-        for trial in ready if self._look else ():
-            if trial.number in self._look:
-                failed |= self._hear_elsewhere(trial)
-                if not self._shared.fails(trial.number):
-                    self._look.discard(trial.number)
-        return failed
+    def _ready(self, numbers: Iterable[int]) -> list[Trial]:
+        """Return the trials that are under way and of which this round has heard nothing: a few of thousands."""
+        active, heard = self._active, self._heard
+        return [active[number] for number in sorted(numbers) if number in active and number not in heard]
 
-    def _hear_elsewhere(self, trial: Trial) -> bool:
-        """Take over what others have told of a trial; True if it failed."""
+    def _hear_others(self) -> bool:
+        """Take over what others have told of trials, and what is known of them; False if that is nothing."""
+        trials, told = self.trials, self._look | self._shared.news()
+        self._look = {number for number in told if number not in trials or not trials[number].over}
+        looked_at = self._ready(self._look)
+        for trial in looked_at:
+            self._hear_elsewhere(trial)
+        heard = self._hear_known([trial for trial in looked_at if trial.number not in self._heard])
+        for trial in looked_at:
+            if len(trial.known) <= trial.epoch + 1 and not self._shared.fails(trial.number):
+                self._look.discard(trial.number)
+        return heard or any(trial.number in self._heard for trial in looked_at)
+
+    def _hear_elsewhere(self, trial: Trial) -> None:
+        """Take over what others have told of a trial."""
         if self._shared.mine(trial.number):
-            return False
+            return
         if rows := self._shared.rows(trial.number, trial.epoch):
             trial.known = [*trial.history, *rows]
         trial.seconds = max(trial.seconds, self._shared.seconds(trial.number))
         failure = self._shared.failure(trial.number, trial.epoch)
         if failure is not None:
             self._heard[trial.number] = (trial, FailedElsewhere(*failure))
-        return failure is not None
 
     def _claimed(self, ready: Sequence[Trial], mine: Sequence[Trial]) -> list[Trial]:
         """Return trials of this process to train; where they leave room, claim more: a fair share, as many as the

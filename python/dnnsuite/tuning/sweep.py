@@ -22,7 +22,7 @@ from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
 from .arrays import Arrays
 from .callbacks import Event
-from .checks import at_least_1, check_evaluate, check_factory, check_loss, checked_part, sign_of
+from .checks import at_least_1, check_evaluate, check_factory, check_loss, check_whole, checked_part, sign_of
 from .devices import Meeting, OnDevices
 from .engine import Engine
 from .feeds import Feeds
@@ -253,8 +253,7 @@ def _search(
     space: Any, algorithm: Algorithm | None, trials: int | None, epochs: int, seed: int, maximize: bool
 ) -> tuple[Algorithm, Setting]:
     """Return (algorithm, what it searches)."""
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
-        raise InvalidArgument(f"epochs is a whole number, 1 or more; got {epochs!r}")
+    check_whole(1, epochs=epochs)
     at_least_1("trials", trials)
     if isinstance(space, str) or not hasattr(space, "__iter__"):
         raise InvalidArgument(

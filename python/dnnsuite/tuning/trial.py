@@ -34,6 +34,7 @@ class Trial:
         state: weights, optimizer, schedule and random streams while it is in no array; None at its start.
         kept: a state to go back to where an array is lost, or the file of one; None is its start.
         inherited: states taken over, in population-based training.
+        source: configuration and seed of the trial whose state was taken over last.
         trained_bytes: bytes of the parameters that it trains; an array holds frozen ones once.
         alone: epochs up to which it trains by itself, because an array that held it failed there.
     """
@@ -53,6 +54,7 @@ class Trial:
     kept: Any = None
     group: Any = None
     inherited: list[tuple[int, int]] = field(default_factory=list)  # (epoch, trial whose state it took over)
+    source: tuple[dict[str, Any], int] | None = None
     earlier: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     trained_bytes: int = 0
     alone: int = 0
@@ -74,11 +76,13 @@ class Trial:
         """Configuration of its best epoch; the one it has now where no epoch has a value."""
         return self.config_at(self.best[1]) if self.best[1] else self.config
 
-    def take_over(self, source: int, config: Mapping[str, Any]) -> None:
-        """Continue from the state of trial `source`, with another configuration."""
+    def take_over(self, source: Trial, config: Mapping[str, Any] | None) -> None:
+        """Continue from the state of another trial, with another configuration; None for the other trial's."""
+        theirs = source.config_at(self.epoch)
         self.earlier.append((self.epoch, self.config))
-        self.config = dict(config)
-        self.inherited.append((self.epoch, source))
+        self.config = dict(config or theirs)
+        self.inherited.append((self.epoch, source.number))
+        self.source = theirs, source.seed
 
     @property
     def goes_on_as_copy(self) -> bool:

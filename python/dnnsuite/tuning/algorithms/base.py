@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidArgument
+from ..checks import check_whole
 from ..space import Config, Space, draw, grid
 
 
@@ -157,9 +158,8 @@ class Random(Listed):
     """Random search: `trials` configurations drawn from the space."""
 
     def __init__(self, trials: int = 16) -> None:
+        check_whole(1, trials=trials)
         self.trials = trials
-        if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
-            raise InvalidArgument(f"Random({trials!r}): trials is a whole number, 1 or more")
 
     def _configs(self, setting: Setting) -> list[Config]:
         return drawn(setting, random.Random(setting.seed), self.trials)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ...errors import InvalidArgument
+from ..checks import check_whole
 from ..space import Config
 from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 
@@ -94,8 +95,8 @@ class SuccessiveHalving(Brackets):
     to the epochs of the sweep."""
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3) -> None:
-        _check(trials=trials, min_epochs=min_epochs)
-        _check_eta(eta)
+        check_whole(1, trials=trials, min_epochs=min_epochs)
+        check_whole(2, eta=eta)
         self.trials, self.min_epochs, self.eta = trials, min_epochs, eta
 
     def begin(self, setting: Setting) -> None:
@@ -118,9 +119,8 @@ class Hyperband(Brackets):
     """
 
     def __init__(self, eta: int = 3, skip_last: int = 0) -> None:
-        _check_eta(eta)
-        if not isinstance(skip_last, int) or skip_last < 0:
-            raise InvalidArgument(f"skip_last is a whole number, 0 or more; got {skip_last!r}")
+        check_whole(2, eta=eta)
+        check_whole(0, skip_last=skip_last)
         self.eta, self.skip_last = eta, skip_last
 
     def begin(self, setting: Setting) -> None:
@@ -153,7 +153,7 @@ def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]
         eta: one in `eta` trials continues to the next rung, which has `eta` times the epochs.
         skip_last: last rungs of each bracket to leave out; a bracket without a rung left is empty.
     """
-    _check_eta(eta)
+    check_whole(2, eta=eta)
     s_max = 0
     while eta ** (s_max + 1) <= R:
         s_max += 1
@@ -177,17 +177,6 @@ def saving(brackets: Sequence[Sequence[Rung]]) -> tuple[int, int]:
     return continued, from_scratch
 
 
-def _check_eta(eta: int) -> None:
-    if not isinstance(eta, int) or eta < 2:
-        raise InvalidArgument(f"eta is a whole number, 2 or more; got {eta!r}")
-
-
-def _check(**counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int) or value < 1:
-            raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
-
-
 class ASHA(Algorithm):
     """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the epochs of
     the sweep.
@@ -197,10 +186,8 @@ class ASHA(Algorithm):
     """
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3, parallel: int = 8) -> None:
-        for name, value, least in (("trials", trials, 1), ("min_epochs", min_epochs, 1), ("eta", eta, 2),
-                                   ("parallel", parallel, 1)):  # fmt: skip
-            if not isinstance(value, int) or value < least:
-                raise InvalidArgument(f"{name} is a whole number, {least} or more; got {value!r}")
+        check_whole(1, trials=trials, min_epochs=min_epochs, parallel=parallel)
+        check_whole(2, eta=eta)
         self.trials, self.min_epochs, self.eta, self.parallel = trials, min_epochs, eta, parallel
 
     def begin(self, setting: Setting) -> None:

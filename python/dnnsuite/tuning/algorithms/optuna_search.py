@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgument, Unavailable
+from ..checks import check_whole
 from ..space import Choice, Int, LogUniform, Range, named
 from .base import Algorithm, Decision, Order, Setting
 
@@ -47,9 +48,7 @@ class OptunaSearch(Algorithm):
             raise InvalidArgument(f"OptunaSearch takes a study, got a {type(study).__name__}: optuna.create_study()")
         if len(study.directions) != 1:
             raise InvalidArgument(f"a sweep has one metric, the study {len(study.directions)} objectives")
-        for name, value in (("trials", trials), ("parallel", parallel)):
-            if not isinstance(value, int) or value < 1:
-                raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+        check_whole(1, trials=trials, parallel=parallel)
         self._study, self.trials, self.parallel = study, trials, parallel
         self._optuna = optuna
 

@@ -7,6 +7,7 @@ import random
 from collections import deque
 
 from ...errors import InvalidArgument
+from ..checks import check_whole
 from ..space import Config, perturbed
 from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 
@@ -15,17 +16,16 @@ class PBT(Algorithm):
     """Train a `population` to the end; every `interval` epochs the worst `quantile` become copies of the best.
 
     A copy takes over weights and optimizer state, and explores: each number is multiplied by 0.8 or 1.2, or drawn
-    again. Its schedule has its own values, at the epoch that it has reached. Values that decide shapes or the kind of
-    optimizer stay those of the source. All trials wait for each other at the end of a generation, so the history does
+    again. Its schedule has its own values, at the epoch that it has reached; so has a buffer or a frozen parameter that
+    `make_model` fills from the configuration. Values that decide shapes or the kind of optimizer stay those of the
+    source. All trials wait for each other at the end of a generation, so the history does
     not depend on the machine.
     """
 
     keeps_states = True
 
     def __init__(self, population: int = 8, interval: int = 1, quantile: float = 0.25, resample: float = 0.25) -> None:
-        for name, value in (("population", population), ("interval", interval)):
-            if not isinstance(value, int) or value < 1:
-                raise InvalidArgument(f"{name} is a whole number, 1 or more; got {value!r}")
+        check_whole(1, population=population, interval=interval)
         if not 0 < quantile <= 0.5:
             raise InvalidArgument(f"quantile is above 0 and at most 0.5, got {quantile}")
         self.population, self.interval, self.quantile, self.resample = (population, interval, quantile, resample)
