@@ -217,7 +217,9 @@ def _check(rungs: Sequence[str], rounds: int, steps: int) -> None:
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < FEWEST_PAIRS or steps < 1:
-        raise InvalidArgument(f"{rounds} rounds (--repeats) of {steps} steps: at least {FEWEST_PAIRS} of 1 are needed")
+        raise InvalidArgument(
+            f"{rounds} rounds (--repeats) of {steps} steps: at least {FEWEST_PAIRS} rounds of 1 step are needed"
+        )
 
 
 def _keys(rungs: Sequence[str]) -> list[dict[str, bool]]:

@@ -41,13 +41,13 @@ def test_the_example_is_short():
 
 
 def test_the_page_on_a_job_of_your_own_says_what_happens():
-    """Its declaration is run, and its last line prints what it says."""
+    """Its declaration is run, and what it prints is what it says: equality, and a sweep of three."""
     page = (ROOT / "docs/measure/own_job.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(compile(code, "docs/measure/own_job.md", "exec"), {"__name__": "my_module"})
-    assert said.getvalue() == "True\n"
+    assert said.getvalue() == "True\n3\n"
     assert jobs.get("sums", swept=True).unit == "rows"
 
 
