@@ -2,6 +2,7 @@
 """What decides a run's numbers from outside of its code."""
 
 import os
+import shutil
 import sys
 import types
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from dnnsuite._runs.folder import opened
 from dnnsuite._runs.identity import check_same, identity_of
-from dnnsuite._runs.surroundings import files_named, settings_of_torch
+from dnnsuite._runs.surroundings import changed_files, files_named, settings_of_torch
 from dnnsuite.errors import InvalidArgument
 
 SURROUNDED = """
@@ -83,7 +85,7 @@ def test_files_count_in_folders_that_are_named_and_so_do_parts_of_names(tmp_path
         (tmp_path / name).write_text("1")
     names = ["sub", "deep", "conf", "listed", "plain"]
     assert list(files_named(names)) == ["plain", "sub/deep/conf"]
-    assert list(files_named(names, lists=True)) == ["plain", "sub/deep/conf", "listed/a.txt"]
+    assert list(files_named(names, {"glob", "save"})) == ["plain", "sub/deep/conf", "listed/a.txt"]
     monkeypatch.setenv("APP_SCALE", "1")
     monkeypatch.setenv("APP_MODE", "mse/mean")
     monkeypatch.setenv("APP_FILE", str(tmp_path / "run.cfg"))
@@ -96,6 +98,58 @@ def test_files_count_in_folders_that_are_named_and_so_do_parts_of_names(tmp_path
     assert identity_of(code).changes(first).keys() == {"files"}
     monkeypatch.setenv("APP_SCALE", "2")
     assert identity_of(code).changes(first)["loss"] == "loss: variable APP_SCALE is '2', was '1'"
+
+
+LISTED = """
+import os
+class Data:
+    def __init__(self):
+        self.path = "FOLDER"
+    def __iter__(self):
+        return (open(os.path.join(self.path, name)).read() for name in os.listdir(self.path))
+given = {"train": Data()}
+"""
+
+
+@pytest.mark.parametrize("way", ["os.listdir(self.path)", "next(os.walk(self.path))[2]"])
+def test_a_folder_that_code_lists_has_the_same_files(tmp_path, monkeypatch, way):
+    """A dataset that looks into its folder when it is read: a file more or less was another data set without a word."""
+    data = tmp_path / "data"
+    (data / "deep").mkdir(parents=True)
+    (data / "a.txt").write_text("1")
+    (data / "deep" / "b.txt").write_text("2")
+
+    def told(source=LISTED.replace("FOLDER", str(data)).replace("os.listdir(self.path)", way)):
+        module = types.ModuleType("mine")
+        module.__file__ = "/home/user/mine.py"
+        monkeypatch.setitem(sys.modules, "mine", module)
+        exec(compile(source, "/home/user/mine.py", "exec"), module.__dict__)
+        return identity_of(module.given)
+
+    first = told().to_dict()
+    with opened(data / "out", "sweep.json", resume=False) as run:
+        run.save()
+        (data / ".hidden").write_text("of a file system")
+        assert not told().changes(first)
+    for name in ("c.txt", "deep/c.txt"):
+        (data / name).write_text("3")
+        assert told().changes(first) == {"files": f"files: other content in {data}{os.sep}"}
+        (data / name).unlink()
+    assert not told().changes(first)
+    (data / "deep" / "b.txt").unlink()
+    assert told().changes(first).keys() == {"files"}
+    shutil.rmtree(data)
+    assert told().changes(first) == {"files": f"files: other content in {data}{os.sep}"}
+
+
+def test_a_file_that_code_may_have_written_is_no_change(tmp_path):
+    (tmp_path / "a.txt").write_text("1")
+    names = [str(tmp_path)]
+    first = files_named(names, {"listdir", "save"})
+    (tmp_path / "b.txt").write_text("1")
+    assert changed_files(first, files_named(names, {"listdir", "save"})) == []
+    (tmp_path / "a.txt").write_text("2")
+    assert changed_files(first, files_named(names, {"listdir", "save"})) == [str(tmp_path / "a.txt")]
 
 
 def test_settings_of_torch_that_were_set_in_two_ways_are_told():

@@ -38,7 +38,7 @@ class Identity:
         where: file and line of code, by place; of this process only.
         unknown: values that could not be compared.
         names: texts that may name files and folders.
-        lists: True if code may look into the folders for files.
+        uses: names by which code may look into the folders for files, or write some.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
@@ -46,12 +46,12 @@ class Identity:
     where: dict[str, str] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    lists: bool = False
+    uses: set[str] = field(default_factory=set)
 
     @functools.cached_property
     def files(self) -> dict[str, str]:
         """Size and hash of the files that are named, by name."""
-        return files_named(self.names, self.lists)
+        return files_named(self.names, self.uses)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as a file keeps them."""

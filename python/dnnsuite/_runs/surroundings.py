@@ -17,6 +17,10 @@ _BLOCK_BYTES, _BLOCKS = 2**16, 64  # of a file that is larger
 _MOST = 10_000  # files that are looked at
 _MOST_FOLDERS, _MOST_WORDS, _MOST_TRIED = 50, 10_000, 100_000  # of texts that may name such, and of pairs of them
 _LISTING = frozenset(("listdir", "scandir", "glob", "iglob", "rglob", "iterdir", "walk"))
+_WRITING = frozenset(("w", "wb", "a", "ab", "write_text", "write_bytes", "save", "savez", "savez_compressed", "savetxt",
+                      "savefig", "dump", "to_csv", "to_json", "to_parquet", "mkdir", "makedirs", "touch", "rename",
+                      "copyfile", "copytree", "FileHandler"))  # fmt: skip
+_PLAN_LOCK = ".lock"  # in the directory of a run, whose files are no data
 # Variables that say where a process runs and which of several it is, and not what it computes.
 _OF_A_PLACE = frozenset(
     (
@@ -113,19 +117,26 @@ def _asked(value: Callable[[], Any]) -> Any:
         return "mixed"
 
 
-def files_named(names: Iterable[str], lists: bool = False) -> dict[str, str]:
+def files_named(names: Iterable[str], uses: Set[str] = frozenset()) -> dict[str, str]:
     """Return size and hash of the files that these texts name, by name; code that was imported is no such file.
 
-    A text may name a file in a folder that another one names.
+    A text may name a file in a folder that another one names. A folder, whose name ends with a separator, has the
+    number and hash of its files' names.
 
     Args:
-        lists: True if the files in the folders count, too.
+        uses: what code does with folders, from :func:`folder_uses`: if it lists them, the files in them count, too, and
+            if it also writes none, so do their names, as a new one is not of its own making.
     """
     found: dict[str, str] = {}
     code = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     left = _WHOLE_BYTES
-    for name in _candidates(sorted(names), lists):
-        if len(found) == _MOST:
+    single, folders = _candidates(sorted(names))
+    listed = {folder: _files_in(folder) for folder in folders[:_MOST_FOLDERS]} if uses & _LISTING else {}
+    if not uses & _WRITING:
+        found = {os.path.join(folder, ""): _told_of_names(folder, inside) for folder, inside in listed.items()}
+    most = _MOST + len(found)
+    for name in itertools.chain(single, *listed.values()):
+        if len(found) == most:
             break
         try:
             with open(name, "rb", opener=_without_waiting) as file:
@@ -140,23 +151,37 @@ def files_named(names: Iterable[str], lists: bool = False) -> dict[str, str]:
     return found
 
 
-def _candidates(names: Sequence[str], lists: bool) -> Iterator[str]:
-    """Yield paths of files that the texts may name, by themselves or in a folder."""
+def _candidates(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return paths of (files, folders) that the texts may name, by themselves or in a folder."""
     words = [name for name in names if not _is_path(name)][:_MOST_WORDS]
     alone = [name for name in names if _is_path(name)] + words
-    yield from alone
     folders = [name for name in alone if _is_folder(name)]
     inside = [name for name in alone if not os.path.isabs(name)]
-    tried = itertools.islice(itertools.product(folders[:_MOST_FOLDERS], inside), _MOST_TRIED)
-    joined = [os.path.join(*pair) for pair in tried]
-    yield from joined
-    deeper = [name for name in joined if _is_folder(name)][:_MOST_FOLDERS]
-    yield from (os.path.join(*pair) for pair in itertools.islice(itertools.product(deeper, inside), _MOST_TRIED))
-    folders += deeper
-    if lists:
-        for folder in folders[:_MOST_FOLDERS]:
-            for place, _, files in os.walk(folder):
-                yield from (os.path.join(place, name) for name in sorted(files))
+
+    def joined(folders: Sequence[str]) -> list[str]:
+        pairs = itertools.product(folders[:_MOST_FOLDERS], inside)
+        return [os.path.join(*pair) for pair in itertools.islice(pairs, _MOST_TRIED)]
+
+    nearer = joined(folders)
+    deeper = [name for name in nearer if _is_folder(name)][:_MOST_FOLDERS]
+    return alone + nearer + joined(deeper), folders + deeper
+
+
+def _files_in(folder: str) -> list[str]:
+    """Paths of the files in a folder and below it, without those of runs that are written there."""
+    found: list[str] = []
+    for place, folders, files in os.walk(folder):
+        if _PLAN_LOCK in files or len(found) > _MOST_TRIED:
+            folders.clear()
+            continue
+        folders.sort()
+        found += (os.path.join(place, name) for name in sorted(files))
+    return found
+
+
+def _told_of_names(folder: str, files: Sequence[str]) -> str:
+    seen = [name for name in (os.path.relpath(file, folder) for file in files) if not name.startswith(".")]
+    return f"{len(seen)} files {hashlib.blake2b(os.fsencode(chr(0).join(seen)), digest_size=8).hexdigest()}"
 
 
 def _is_folder(name: str) -> bool:
@@ -182,9 +207,9 @@ def may_name_a_file(text: str) -> bool:
     return 2 < len(text) < 4096 and "\n" not in text and "\0" not in text
 
 
-def lists_folders(names: Set[str]) -> bool:
-    """True if code with these names may look into folders for files."""
-    return not _LISTING.isdisjoint(names)
+def folder_uses(names: Set[str]) -> Set[str]:
+    """Return those of the names in code by which it may look into folders for files, or write files."""
+    return names & (_LISTING | _WRITING)
 
 
 def _is_path(name: str) -> bool:
@@ -192,8 +217,9 @@ def _is_path(name: str) -> bool:
 
 
 def changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the files that are not what they were; one that is new is of the run's own making, as a log."""
-    return [name for name, told in now.items() if then.get(name, told) != told]
+    """Return the files and folders that are not what they were; a file that is new may be of the run's own making."""
+    gone = [name for name in then if name.endswith(os.sep) and not os.path.isdir(name)]
+    return [name for name, told in now.items() if then.get(name, told) != told] + gone
 
 
 def _without_waiting(name: str, flags: int) -> int:
