@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from dnnsuite import jobs, sweep
+from dnnsuite._runs.identity import identity_of
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning.job import JobSweep
@@ -113,3 +114,19 @@ def test_a_trial_is_trained_as_the_job_is(optimizer):
         **found.arguments(2),
     )  # fmt: skip
     assert swept.trials[0].history[-1]["error"] == pytest.approx(job.metrics()["error"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pointnet_cls", "mobilenet_v3_small"])
+def test_what_a_search_has_loaded_makes_no_other_search(name):
+    """A search by the second of two ways could not be resumed: the first one had left its batches in the job."""
+
+    def told(job):
+        return identity_of(job.arguments(2)).texts
+
+    job = JobSweep(name, "quick", "cpu", {}, "synthetic", iters_per_epoch=1)
+    first = told(job)
+    for size in (4, 8):
+        list(job.train({"batch_size": size}))
+    list(job.held_out())
+    assert told(job) == first == told(JobSweep(name, "quick", "cpu", {}, "synthetic", iters_per_epoch=1))
+    assert told(JobSweep(name, "quick", "cpu", {}, "synthetic", iters_per_epoch=1, seed=3)) != first

@@ -100,9 +100,12 @@ class Screen:
 
 
 def rate_text(runs: Sequence[RunRecord]) -> str:
-    """Format the mean rate of the copies that ended well, and their number; the interval of a single one."""
-    rates = [rate for run in runs if run.ok and (rate := rate_of(run)) is not None]
-    if not rates:
+    """Format the mean rate of the copies of a run, and their number; the interval of a single one.
+
+    There is none where a copy failed: the others had the machine for themselves since, and the run counts nowhere.
+    """
+    rates = [rate for run in runs if (rate := rate_of(run)) is not None]
+    if not rates or not all(run.ok for run in runs):
         return ""
     if len(rates) == 1:
         return shown_rate(rates[0].value, rates[0].unit, rates[0].low, rates[0].high)

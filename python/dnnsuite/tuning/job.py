@@ -129,6 +129,8 @@ class JobSweep:
 
     def arguments(self, epochs: int) -> dict[str, Any]:
         """Arguments of `dnnsuite.sweep` for trials of so many epochs at most."""
+        self._loaded, self._epochs = {}, {}  # batches keep what was drawn: each search begins with its own
+        self._batches(self.batch_size)
         rate, steps = self.workload.rate, epochs * self.iters_per_epoch
         by_rate = self._schedule(Made("LambdaLR", {"lr_lambda": partial(_factor, rate, steps)}))
         by_steps = {"scheduler": by_rate, "scheduler_every": "batch"}
