@@ -2,13 +2,16 @@
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dnnsuite._files import OutputError, temporary_name
-from dnnsuite._runs.folder import default_out, joined, opened, stamp
+from dnnsuite._runs.folder import PlanFolder, default_out, joined, opened, stamp
 from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict, new_id
 from dnnsuite.errors import Error, InvalidArgument
 
@@ -130,6 +133,38 @@ except Error as error:
     assert "another process is at work in" in during
     assert "choose another --out" in during
     assert after == "in\n"
+
+
+def test_those_that_share_a_plan_wait_for_each_other_however_many_they_are(tmp_path: Path) -> None:
+    """Hundreds of processes begin at once: the last of them waits for all, far longer than for one that is alone."""
+    wait_s, each_s, count = 0.3, 0.03, 30
+
+    def add(number: int) -> None:
+        with joined(tmp_path, FILE, wait_s) as record:
+            before = record.state.get("joined", [])
+            time.sleep(each_s)  # another one that were in here now would write what this one has not read
+            record.state["joined"] = [*before, number]
+            record.save()
+
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(add, range(count)))
+    assert count * each_s > wait_s
+    assert sorted(PlanFolder.read(tmp_path, FILE).state["joined"]) == list(range(count))
+
+
+def test_a_process_alone_is_waited_for_and_then_named(tmp_path: Path) -> None:
+    def join(wait_s: float) -> str:
+        with joined(tmp_path, FILE, wait_s) as shared:
+            return shared.id
+
+    with ExitStack() as alone, ThreadPoolExecutor(1) as pool:
+        record = alone.enter_context(opened(tmp_path, FILE, resume=False))
+        record.save()
+        with pytest.raises(Error, match=rf"another process is at work in {tmp_path} alone"):
+            join(0.0)
+        other = pool.submit(join, 600.0)
+        alone.close()
+        assert other.result() == record.id
 
 
 def left_by(pid: int, name: str, folder: Path) -> Path:

@@ -31,7 +31,7 @@ OUT = Path("dnnsuite-runs")  # where directories are made that nobody named
 _LOCK, _TURN = ".lock", ".turn"  # whose it is; of those that share it, whose turn it is
 _STAMP = re.compile(r"\d{8}-\d{6}-\d{3}")
 _UNKNOWN = math.inf  # place of a plan whose file is damaged
-_JOIN_S, _POLL_S = 60.0, 0.05  # that a process alone may hold the lock before others join
+_POLL_S = 0.05
 
 
 class PlanFolder:
@@ -278,12 +278,13 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
 
 
 @contextmanager
-def joined(root: Path, file: str) -> Iterator[PlanFolder]:
+def joined(root: Path, file: str, wait_s: float = 60.0) -> Iterator[PlanFolder]:
     """Open the directory of a plan that several processes share: have it alone for a moment and read its file afresh.
 
     Args:
         root: the output directory, made if need be; on a file system that all of them share.
         file: name of the file in it that holds the state; the first process writes it.
+        wait_s: seconds to wait for a process that is alone there; for those that share the plan there is no limit.
 
     Raises:
         InvalidArgument: `root` holds other things.
@@ -294,7 +295,7 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
         try:
             root.mkdir(parents=True, exist_ok=True)
             lock, turn = (held.enter_context(open(root / name, "ab")) for name in (_LOCK, _TURN))
-            _share(lock, root)
+            _share(lock, root, wait_s)
             fcntl.flock(turn, fcntl.LOCK_EX)  # first come, first served, however many there are
         except OSError as error:
             raise OutputError(f"cannot write to {root}: {reason(error)}") from error
@@ -304,9 +305,9 @@ def joined(root: Path, file: str) -> Iterator[PlanFolder]:
         yield PlanFolder(root, file, _state(root / file) if others else _begun(root, file))
 
 
-def _share(lock: IO[bytes], root: Path) -> None:
+def _share(lock: IO[bytes], root: Path, wait_s: float) -> None:
     """Hold the lock of a directory together with all that share it; a process that is alone there holds it whole."""
-    until_s = time.monotonic() + _JOIN_S
+    until_s = time.monotonic() + wait_s
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ import itertools
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 _WHOLE_BYTES = 2**28  # of files that are compared to the last byte; of what is more, the size and some blocks are
