@@ -119,7 +119,9 @@ def test_a_folder_that_code_lists_has_the_same_files(tmp_path, monkeypatch, way)
     (data / "a.txt").write_text("1")
     (data / "deep" / "b.txt").write_text("2")
 
-    def told(source=LISTED.replace("FOLDER", str(data)).replace("os.listdir(self.path)", way)):
+    source = LISTED.replace("FOLDER", str(data)).replace("os.listdir(self.path)", way)
+
+    def told():
         module = types.ModuleType("mine")
         module.__file__ = "/home/user/mine.py"
         monkeypatch.setitem(sys.modules, "mine", module)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
 import math
@@ -88,11 +87,8 @@ class PlanFolder:
         """Return an empty directory for the workers of a dry run or a check."""
         path = self.root.joinpath(*parts)
         try:
-            try:
-                path.mkdir(parents=True)
-            except FileExistsError:
-                shutil.rmtree(path)
-                path.mkdir()
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
         except OSError as error:
             raise OutputError(f"cannot write {path}: {reason(error)}") from error
         return path
@@ -113,13 +109,9 @@ class PlanFolder:
         final = self.runs / final_name(temporary.name)
         write_run(temporary, run)
         try:
-            try:
-                os.rename(temporary, final)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
+            if final.is_dir():
                 shutil.rmtree(final)
-                os.rename(temporary, final)
+            os.rename(temporary, final)
         except OSError as error:
             raise OutputError(f"cannot write {final}: {reason(error)}") from error
         return final

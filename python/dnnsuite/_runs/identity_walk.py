@@ -48,7 +48,7 @@ from .identity_kinds import (
     users_module,
     version_of,
 )
-from .surroundings import compiled_operators, folder_uses, may_name_a_file, variables_read
+from .surroundings import FOLDER_USES, compiled_operators, may_name_a_file, variables_read
 
 if TYPE_CHECKING:
     from .identity import Identity
@@ -111,7 +111,7 @@ class Walk:
         variables, files = variables_read(self._names)
         self._parts |= {f"variable {name}": repr(own) for name, own in variables.items()}
         self._found.names |= files | compiled_operators(self._names)
-        self._found.uses |= folder_uses(self._names)
+        self._found.uses |= FOLDER_USES & self._names
         return short(text + "".join(f"{place}={own}" for place, own in sorted(self._parts.items())), text)
 
     def text(self, value: Any, place: str, depth: int = 0) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import operator
 import os
 import stat
 import sys
@@ -21,6 +22,7 @@ _WRITING = frozenset(("w", "wb", "a", "ab", "write_text", "write_bytes", "save",
                       "savefig", "dump", "to_csv", "to_json", "to_parquet", "mkdir", "makedirs", "touch", "rename",
                       "copyfile", "copytree", "FileHandler"))  # fmt: skip
 _PLAN_LOCK = ".lock"  # in the directory of a run, whose files are no data
+FOLDER_USES = _LISTING | _WRITING  # names in code by which it may look into folders for files, or write some
 # Variables that say where a process runs and which of several it is, and not what it computes.
 _OF_A_PLACE = frozenset(
     (
@@ -88,7 +90,8 @@ def settings_of_torch() -> dict[str, str]:
         "flush denormal": (lambda: float(torch.tensor([1e-40], dtype=torch.float32, device="cpu") * 1) == 0.0, False),
     }  # fmt: skip
     for name in ("", "cuda.matmul", "cudnn", "mkldnn", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn"):
-        usual[f"{name}.fp32_precision".lstrip(".")] = functools.partial(_precision, backends, name), "none"
+        place = f"{name}.fp32_precision".lstrip(".")
+        usual[place] = functools.partial(operator.attrgetter(place), backends), "none"
     for device in ("cpu", "cuda"):
         if torch.is_autocast_enabled(device):
             usual[f"autocast on {device}"] = functools.partial(torch.get_autocast_dtype, device), None
@@ -99,12 +102,6 @@ def settings_of_torch() -> dict[str, str]:
 def compiled_operators(names: Set[str]) -> set[str]:
     """Files of compiled operators that a script has loaded, where code with these names may call one."""
     return set(sys.modules["torch"].ops.loaded_libraries) if "torch" in sys.modules and "ops" in names else set()
-
-
-def _precision(backends: Any, name: str) -> Any:
-    for part in filter(None, name.split(".")):
-        backends = getattr(backends, part)
-    return backends.fp32_precision
 
 
 def _asked(value: Callable[[], Any]) -> Any:
@@ -124,7 +121,7 @@ def files_named(names: Iterable[str], uses: Set[str] = frozenset()) -> dict[str,
     number and hash of its files' names.
 
     Args:
-        uses: what code does with folders, from :func:`folder_uses`: if it lists them, the files in them count, too, and
+        uses: what code does with folders, from `FOLDER_USES`: if it lists them, the files in them count, too, and
             if it also writes none, so do their names, as a new one is not of its own making.
     """
     found: dict[str, str] = {}
@@ -155,7 +152,7 @@ def _candidates(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return paths of (files, folders) that the texts may name, by themselves or in a folder."""
     words = [name for name in names if not _is_path(name)][:_MOST_WORDS]
     alone = [name for name in names if _is_path(name)] + words
-    folders = [name for name in alone if _is_folder(name)]
+    folders = [name for name in alone if os.path.isdir(name)]
     inside = [name for name in alone if not os.path.isabs(name)]
 
     def joined(folders: Sequence[str]) -> list[str]:
@@ -163,7 +160,7 @@ def _candidates(names: Sequence[str]) -> tuple[list[str], list[str]]:
         return [os.path.join(*pair) for pair in itertools.islice(pairs, _MOST_TRIED)]
 
     nearer = joined(folders)
-    deeper = [name for name in nearer if _is_folder(name)][:_MOST_FOLDERS]
+    deeper = [name for name in nearer if os.path.isdir(name)][:_MOST_FOLDERS]
     return alone + nearer + joined(deeper), folders + deeper
 
 
@@ -184,10 +181,6 @@ def _told_of_names(folder: str, files: Sequence[str]) -> str:
     return f"{len(seen)} files {hashlib.blake2b(os.fsencode(chr(0).join(seen)), digest_size=8).hexdigest()}"
 
 
-def _is_folder(name: str) -> bool:
-    return "\0" not in name and os.path.isdir(name)
-
-
 @functools.lru_cache(maxsize=_MOST)
 def _told_of(name: str, size: int, changed_ns: int, number: int, whole: bool) -> str:
     hashed = hashlib.blake2b(digest_size=8)
@@ -205,11 +198,6 @@ def _told_of(name: str, size: int, changed_ns: int, number: int, whole: bool) ->
 def may_name_a_file(text: str) -> bool:
     """True for a text that can be the name of a file or a folder."""
     return 2 < len(text) < 4096 and "\n" not in text and "\0" not in text
-
-
-def folder_uses(names: Set[str]) -> Set[str]:
-    """Return those of the names in code by which it may look into folders for files, or write files."""
-    return names & (_LISTING | _WRITING)
 
 
 def _is_path(name: str) -> bool:
