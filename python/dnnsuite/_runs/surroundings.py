@@ -121,8 +121,8 @@ def files_named(names: Iterable[str], uses: Set[str] = frozenset()) -> dict[str,
     number and hash of its files' names.
 
     Args:
-        uses: what code does with folders, from `FOLDER_USES`: if it lists them, the files in them count, too, and
-            if it also writes none, so do their names, as a new one is not of its own making.
+        uses: names of `FOLDER_USES` in code: if it lists folders, the files in them count, too; if it also writes
+            none, so do their names, as a new one is not of its own making.
     """
     found: dict[str, str] = {}
     code = {getattr(module, "__file__", None) for module in list(sys.modules.values())}

@@ -30,7 +30,7 @@ _STALE_S = 60.0  # without a sign of life of a process that is not seen from her
 _SIGNS = 6  # of life in this time
 _POLL_S = (0.02, 0.25)  # first and longest pause of a process that waits for others
 _STUDY, _SIGN, _CLAIM, _END, _TELL = 0, 2, 4, 6, 8  # kinds of lines
-_RUNNING, _COMPLETE, _FAIL = 0, 1, 3  # states of a claim
+_COMPLETE, _FAIL = 1, 3  # states of a claim
 _MINIMIZE, _MAXIMIZE = 1, 2
 
 
