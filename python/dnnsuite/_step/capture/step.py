@@ -376,8 +376,9 @@ class CapturedStep:
         way.ways = guards.ways(self._array)
         again = way.first and len(self._warm) < _FIRST_LAYOUTS and recording.refusal is not None
         again = again or way.ways != ways
-        if again:
-            recording.refusal = None  # once more, when all is there
+        again = again and (recording.refusal is None or recording.refusal != attempt.refusal)
+        if again:  # once more, when all is there
+            attempt.refusal, recording.refusal = recording.refusal, None
         if way.first and self._values != self._now():
             recording.refuse(_CHANGES_OUTSIDE)
         attempt.warm = True
