@@ -30,7 +30,9 @@ class Parametric(ArrayModule):
         plain = self._of_torch(**given)
         self._take(plain, device)
         if not skips_initial_values():
-            self._reset(plain)
+            self.__dict__["_torchs"] = plain
+            self.reset_parameters()
+            self.__dict__.pop("_torchs", None)
 
     @classmethod
     def _of_torch(cls, device: Any = "meta", **arguments: Any) -> Any:
@@ -56,15 +58,12 @@ class Parametric(ArrayModule):
         """Lay a parameter `[B, ...]` out in the memory order that its device computes in."""
         return weight
 
+    @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialise one model after the other as torch does, so that B layers made one by one from the same seed are
         equal.
         """
-        self._reset(self._of_torch(**self.arguments_of(self)))
-
-    @torch.no_grad()
-    def _reset(self, one: Any) -> None:
-        """Let `one`, torch's layer of one model, fill each model's part of the parameters."""
+        one = self.__dict__.pop("_torchs", None) or self._of_torch(**self.arguments_of(self))
         held = {name: value for name, value in self._parameters.items() if value is not None}
         if next(iter(held.values())).is_meta:
             return
