@@ -109,7 +109,7 @@ class Deal:
 
     @property
     def unsettled(self) -> str:
-        """Why no replay is found although steps are recorded."""
+        """Reason for which no replay is found although steps are recorded."""
         return next(filter(None, (one.unsettled for one in self._captured)), "no recorded step was like the next")
 
     @property

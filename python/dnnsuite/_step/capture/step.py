@@ -110,7 +110,7 @@ class CapturedStep:
 
     @property
     def unsettled(self) -> str:
-        """Why no replay is found although steps are recorded; empty if there is none."""
+        """Reason for which no replay is found although steps are recorded; empty if there is none."""
         by_numbers = any(way.step is not None for attempt in self._attempts.values() for way in attempt.paths)
         return _looked_at(self._attempts.values()) if by_numbers else self._changed_by
 
