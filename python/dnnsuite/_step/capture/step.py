@@ -112,7 +112,9 @@ class CapturedStep:
     def unsettled(self) -> str:
         """Reason for which no replay is found although steps are recorded; empty if there is none."""
         by_numbers = any(way.step is not None for attempt in self._attempts.values() for way in attempt.paths)
-        return _looked_at(self._attempts.values()) if by_numbers else self._changed_by
+        if by_numbers:
+            return _looked_at(self._attempts.values())
+        return next(filter(None, (attempt.paths.doubt for attempt in self._attempts.values())), self._changed_by)
 
     @property
     def leaves(self) -> bool:
