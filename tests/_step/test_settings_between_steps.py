@@ -101,7 +101,15 @@ def test_settings_of_torch(name, options):
 
 
 @pytest.mark.parametrize("options", [*WAYS, {"capture": False}], ids=str)
-def test_another_forward_of_torchs_layer_is_refused_until_it_is_put_back(options, monkeypatch):
+@pytest.mark.parametrize(
+    ("place", "name", "another"),
+    [
+        (torch.nn.Linear, "forward", lambda self, x: x @ self.weight.T),
+        (torch.nn.functional, "linear", lambda x, weight, bias: x @ weight.T),
+    ],
+    ids=["forward", "function"],
+)
+def test_another_forward_of_torchs_layer_is_refused_until_it_is_put_back(options, place, name, another, monkeypatch):
     array = dnnsuite.fuse([Net(seed) for seed in range(3)])
     x, y = torch.randn(3, 5, 4), torch.randn(3, 5, 2)
     with dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.05), losses, **options) as runner:
@@ -109,8 +117,8 @@ def test_another_forward_of_torchs_layer_is_refused_until_it_is_put_back(options
             runner.step(x, y).losses()
         before = copy.deepcopy(array.state_dict())
         with monkeypatch.context() as patch:
-            patch.setattr(torch.nn.Linear, "forward", lambda self, x: x @ self.weight.T)
-            with pytest.raises(InvalidArgument, match=r"Linear\.forward was replaced after"):
+            patch.setattr(place, name, another)
+            with pytest.raises(InvalidArgument, match=rf"{place.__name__}\.{name} was replaced after"):
                 runner.step(x, y).losses()
             with pytest.raises(InvalidArgument, match="put torch's back"):
                 array(x)

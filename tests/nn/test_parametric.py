@@ -42,3 +42,19 @@ def test_arguments_by_place_and_by_name():
 def test_refuses_what_torch_refuses():
     with pytest.raises(InvalidArgument, match=r"GroupNorm\(num_groups=3, num_channels=4\): .*divisible"):
         nn.GroupNorm(3, 4, B=2)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_begin_anew_in_the_order_of_their_models(name):
+    """Also where a layer keeps its weight in another order of memory than torch's layer draws it in."""
+    array = getattr(nn, name)(*LAYERS[name], B=2)
+    models = [getattr(torch.nn, name)(*LAYERS[name]) for _ in range(2)]
+    for key, value in array._parameters.items():
+        if value is not None and value.dim() > 3:
+            array._parameters[key] = torch.nn.Parameter(value.transpose(1, -1).contiguous().transpose(1, -1))
+    for layers in ([array], models):
+        torch.manual_seed(5)
+        for layer in layers:
+            layer.reset_parameters()
+    for key, value in array.state_dict().items():
+        assert torch.equal(value, torch.stack([model.state_dict()[key] for model in models]))

@@ -38,3 +38,26 @@ def test_a_model_of_an_array_is_none():
     array = dnnsuite.fuse([Own() for _ in range(B)])
     assert is_parameter(array.scale)
     assert not is_parameter(array[1].scale)
+
+
+class Looked(torch.nn.Module):
+    """A layer that counts how often somebody looks for its parameters."""
+
+    looks = 0
+
+    def __getattribute__(self, name):
+        if name == "__dict__":
+            Looked.looks += 1
+        return super().__getattribute__(name)
+
+
+def test_a_layer_that_is_made_looks_at_no_other():
+    """Its initial values are those of one model after the other, so no tensor is a parameter of an array there."""
+    other = Looked()
+    array_layers.add(other)
+    Looked.looks = 0
+    nn.Conv2d(3, 4, 3, B=2)
+    nn.Linear(3, 4, B=2).reset_parameters()
+    assert Looked.looks == 0
+    torch.nn.init.xavier_uniform_(nn.Conv2d(3, 4, 3, B=2).weight)
+    assert Looked.looks > 0

@@ -158,6 +158,25 @@ def test_an_error_about_an_arrays_outputs_is_followed_by_the_line_to_write(loss,
     assert line.startswith("dnnsuite: these are the outputs of 4 models, [4, 8, 3]: write dnnsuite.nn.functional.")
 
 
+@pytest.mark.parametrize("wrong", [lambda losses: losses.backward(), lambda losses: losses.item(), float])
+def test_one_number_asked_of_losses_is_followed_by_the_line_to_write(wrong, capsys):
+    array = dnnsuite.fuse([torch.nn.Linear(5, 3) for _ in range(4)])
+    plain = torch.nn.Linear(5, 3)
+    losses = nn.functional.mse_loss(array(torch.randn(4, 8, 5)), torch.zeros(4, 8, 3))
+    for given, said in ((losses, True), (plain(torch.randn(4, 5)).mean(1), False)):
+        with pytest.raises((RuntimeError, ValueError)) as caught:
+            _asked(wrong, given)
+        sys.excepthook(caught.type, caught.value, caught.tb.tb_next)
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith("dnnsuite: these are the losses of 4 models, one each: write losses.sum().bac") == said
+    losses.sum().backward()
+    assert array.weight.grad is not None
+
+
+def _asked(wrong, losses):
+    return wrong(losses)
+
+
 def test_errors_of_plain_models_and_others_are_left_alone():
     dnnsuite.fuse([torch.nn.Linear(5, 3) for _ in range(4)])
     outputs = torch.nn.Linear(5, 3)(torch.randn(8, 5))

@@ -2,11 +2,13 @@
 """Sweeps with optimizers that look at whole parameters, or whose models are others in evaluation."""
 
 import copy
+import re
 
 import pytest
 import torch
 
 import dnnsuite
+from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import Grid
 
@@ -47,6 +49,39 @@ def test_arrays_and_single_trials_have_one_history(optimizer, tmp_path):
         logits = sweep.best_model(x[64:]).detach()
         assert float(torch.nn.functional.cross_entropy(logits, y[64:])) == pytest.approx(min(histories[-1]), abs=1e-6)
     assert histories[0] == histories[1]
+
+
+def test_muon_names_the_line_for_a_sweep_of_models_with_biases(tmp_path):
+    """The line trains what torch's own Muon trains of each model, which takes matrices alone."""
+    x = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+    y = (x[:, 0] > 0).long()
+    with pytest.raises(InvalidArgument) as refused:
+        optim.Muon(dnnsuite.fuse([make({}) for _ in range(2)]).parameters(), lr=0.1)
+    line = re.search(r"optimizer=(lambda .*\)) trains", str(refused.value)).group(1)
+    start = make({})
+    sweep = dnnsuite.sweep(
+        lambda config: copy.deepcopy(start),
+        {"lr": [0.1, 0.01]},
+        (x, y),
+        batch_size=32,
+        epochs=3,
+        algorithm=Grid(),
+        optimizer=eval(line),
+        out=tmp_path,
+    )
+    trained = []
+    for lr in (0.1, 0.01):
+        model = copy.deepcopy(start)
+        optimizer = torch.optim.Muon([model[0].weight, model[2].weight], lr=lr)
+        for _ in range(3):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        trained.append(model.state_dict())
+    best = sweep.best_model.state_dict()
+    near = min(trained, key=lambda one: float((one["0.weight"] - best["0.weight"]).abs().max()))
+    torch.testing.assert_close(best, near, rtol=2e-2, atol=2e-3)
+    assert torch.equal(best["0.bias"], start[0].bias)
 
 
 def step_of_sam(model, optimizer, x, y, rho):

@@ -4,7 +4,10 @@ unchanged."""
 
 from __future__ import annotations
 
+import dis
 import functools
+import inspect
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -26,7 +29,6 @@ RULES: dict[Any, type[ArrayModule]] = {
     and isinstance(layer.__dict__.get("torch_class"), type)
 }
 _OWN = frozenset(vars(torch.nn.Module()))
-_FORWARD = {kind: kind.forward for kind in RULES}
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
     torch.nn.Sequential, Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList,
     torch.nn.ParameterDict,
@@ -38,6 +40,25 @@ _ELEMENTWISE = (
 )  # fmt: skip
 #: Layers without parameters that work element by element, so they are right on `[B, ...]` unchanged.
 ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(getattr(torch.nn, name) for name in _ELEMENTWISE)
+
+
+def _called(kind: Any) -> dict[str, Any]:
+    """Collect the functions of torch.nn.functional that the forward of a class of torch's calls by name, itself or in
+    another method of the class."""
+    found: dict[str, Any] = {}
+    methods: list[Any] = [kind.forward]
+    for method in methods:
+        for place, name in itertools.pairwise(one.argval for one in dis.get_instructions(method)):
+            inner = getattr(kind, name, None) if place == "self" and isinstance(name, str) else None
+            if place == "F" and name in vars(torch.nn.functional):
+                found[name] = getattr(torch.nn.functional, name)
+            elif inspect.isfunction(inner) and inner not in methods:
+                methods.append(inner)
+    return found
+
+
+#: Forward of each class of torch's in `RULES`, and the functions that it calls, as they were when its layer was made.
+_FORWARD = {kind: (kind.forward, _called(kind)) for kind in RULES}
 #: Functions that `register` the layers of other packages, which need not be installed, by package.
 _OF_PACKAGES: dict[str, Callable[[], object]] = {}
 
@@ -58,7 +79,7 @@ def know_layers_of(models: Sequence[torch.nn.Module]) -> None:
 def register(layer: type[ArrayModule]) -> None:
     """Let `layer` stand for the layers of its `torch_class` in arrays that are made from now on."""
     kind: Any = layer.torch_class
-    RULES[kind], _FORWARD[kind] = layer, kind.forward
+    RULES[kind], _FORWARD[kind] = layer, (kind.forward, _called(kind))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -99,20 +120,31 @@ def torchs_classes(layers: Iterable[torch.nn.Module]) -> frozenset[Any]:
     )
 
 
+def _replaced(kind: Any) -> str | None:
+    """Name what was replaced of a class of torch's since its layer was made: its forward, or a function in it."""
+    forward, called = _FORWARD[kind]
+    if kind.forward is not forward:
+        return f"{kind.__module__}.{kind.__name__}.forward"
+    now = vars(torch.nn.functional)
+    return next((f"torch.nn.functional.{name}" for name, one in called.items() if now.get(name) is not one), None)
+
+
 def refuse_other_forwards(kinds: Iterable[Any]) -> None:
-    """Refuse classes of torch's of which the forward was replaced since their layers became layers of an array."""
+    """Refuse classes of torch's of which the forward, or a function that it calls, was replaced since their layers
+    became layers of an array."""
     for kind in kinds:
-        if kind.forward is not _FORWARD[kind]:
+        name = _replaced(kind)
+        if name is not None:
             raise InvalidArgument(
-                f"{kind.__module__}.{kind.__name__}.forward was replaced after models with such layers were fused, and "
-                "the array's layers do not call it: replace it before dnnsuite.fuse, or put torch's back"
+                f"{name} was replaced after models with {kind.__name__} layers were fused, and the array's layers do "
+                "not call it: replace it before dnnsuite.fuse, or put torch's back"
             )
 
 
 def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:
     """Return True for layers of one class in `RULES` whose methods were not replaced, in the class or in a layer."""
     kind = type(layers[0])
-    if kind not in RULES or kind.forward is not _FORWARD[kind]:
+    if kind not in RULES or _replaced(kind):
         return False
     usual = _OWN | RULES[kind].set_by_constructor
     return not any(hasattr(kind, name) for layer in layers for name in vars(layer) if name not in usual)

@@ -108,6 +108,11 @@ class Deal:
         return "warming up" if self.ahead else "captured"
 
     @property
+    def unsettled(self) -> str:
+        """Reason for which no replay is found although steps are recorded."""
+        return next(filter(None, (one.unsettled for one in self._captured)), "no recorded step was like the next")
+
+    @property
     def scouted(self) -> bool:
         """True once it is known whether the first shard, recorded ahead, can be replayed."""
         return self.ahead and all(one.replayed or one.refusal is not None for one in self._captured)

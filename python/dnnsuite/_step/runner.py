@@ -50,6 +50,7 @@ Optimizers = ArrayOptimizer | Sequence[ArrayOptimizer]
 Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
 _RESTLESS = 12  # steps in a row that divide the array anew
+_MOST_IN_DOUBT = 20  # steps in a row that warm up: no recording would serve the next ones
 _LARGE = 2**17  # elements of a batch and of all parameters, from which on an eager step takes all threads
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
@@ -160,7 +161,7 @@ class StepRunner(NotCopied):
         self._closed = False
         self._dispatch = Dispatch(self.threads if self._on_cpu else 0, queue_depth, choose=width is None)
         self._warm = self._looked = False
-        self._set_ups = 0  # in a row, one in each step
+        self._set_ups = self._in_doubt = 0  # in a row, one in each step; steps in a row that warm up
         if self._on_cpu:  # step-sized buffers are reused, not page-faulted anew each step
             self._let_memory_go = memory.hold_while(self)
         self._removed = RemovedParameters()
@@ -296,6 +297,9 @@ class StepRunner(NotCopied):
         if layout is None or layout != self._layout:
             ragged, self._layout = self._checked(batch, layout)
         after = self._updates.hooks
+        if self._in_doubt >= _MOST_IN_DOUBT:
+            self._in_doubt = 0
+            self._discard(self._deal.unsettled)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
         timed, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
@@ -321,7 +325,8 @@ class StepRunner(NotCopied):
             self._settle()
         for optimizer, hook in after if step.error is None else ():
             hook(optimizer, (), {})
-        if not self._warm and self.mode != "warming up":
+        self._in_doubt = self._in_doubt + 1 if self.mode == "warming up" else 0
+        if not self._warm and not self._in_doubt:
             self._warm = True  # what the steps on the way to a replay took is let go, as copies of the state
             if self._on_cpu:
                 memory.trim(_FEW_BYTES)

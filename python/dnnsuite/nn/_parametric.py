@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
+from ..ops.array_layers import of_one_model
 from .array_module import ArrayModule, Undrawn, public_arguments, skips_initial_values
 
 
@@ -26,9 +27,12 @@ class Parametric(ArrayModule):
         super().__init__(B)
         given: dict[str, Any] = _signature(type(self).torch_class).bind(*args, **kwargs).arguments
         device = given.pop("device", None)
-        self._take(self._of_torch(**given), device)
+        plain = self._of_torch(**given)
+        self._take(plain, device)
         if not skips_initial_values():
+            self.__dict__["_torchs"] = plain
             self.reset_parameters()
+            self.__dict__.pop("_torchs", None)
 
     @classmethod
     def _of_torch(cls, device: Any = "meta", **arguments: Any) -> Any:
@@ -59,12 +63,16 @@ class Parametric(ArrayModule):
         """Initialise one model after the other as torch does, so that B layers made one by one from the same seed are
         equal.
         """
+        one = self.__dict__.pop("_torchs", None) or self._of_torch(**self.arguments_of(self))
         held = {name: value for name, value in self._parameters.items() if value is not None}
-        like = next(iter(held.values()))
-        if like.is_meta:
+        if next(iter(held.values())).is_meta:
             return
-        one = self._of_torch(like.device, **self.arguments_of(self), dtype=like.dtype)
-        for index in range(self.B):
-            one.reset_parameters()
-            for name, value in held.items():
-                value[index].copy_(one._parameters[name])
+        with of_one_model():
+            for parts in zip(*(value.unbind() for value in held.values()), strict=True):
+                for name, part in zip(held, parts, strict=True):
+                    # Numbers are drawn in the order of the memory: a part that lies otherwise takes a copy.
+                    one._parameters[name] = part if part.is_contiguous() else part.new_empty(part.shape)
+                one.reset_parameters()
+                for name, part in zip(held, parts, strict=True):
+                    if one._parameters[name] is not part:
+                        part.copy_(one._parameters[name])

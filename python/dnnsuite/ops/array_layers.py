@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,9 +16,21 @@ _layers: weakref.WeakValueDictionary[int, torch.nn.Module] = weakref.WeakValueDi
 
 class _Here(threading.local):
     forwards = 0  # of arrays that run on this thread, inside one another
+    of_one = False  # tensors on this thread are those of one model
 
 
 here = _Here()
+
+
+@contextmanager
+def of_one_model() -> Iterator[None]:
+    """Context manager: no tensor that is asked for on this thread is a parameter of an array, and no layer is looked
+    at for that."""
+    before, here.of_one = here.of_one, True
+    try:
+        yield
+    finally:
+        here.of_one = before
 
 
 def add(layer: torch.nn.Module) -> None:
@@ -60,6 +73,6 @@ def has_any(tensors: Iterable[torch.Tensor]) -> bool:
 def is_parameter(tensor: torch.Tensor) -> bool:
     """Return True if `tensor` is a parameter of an array, or its `data`."""
     place, shape = tensor.data_ptr(), tensor.shape
-    if not place:  # it has no memory
+    if not place or here.of_one:  # it has no memory
         return False
     return any(p.data_ptr() == place and p.shape == shape for p in parameters())

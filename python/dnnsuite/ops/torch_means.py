@@ -6,8 +6,8 @@ but the size of every gradient. Once there is a layer of an array, each pass of 
 the graph of a scalar, whichever function asks for it: a mean over tensors of an array in which no model was
 picked out, and that nothing multiplies by B again, is refused.
 
-`torch.nn.functional.cross_entropy(array(x), y)` fails in torch, which looks for classes in dimension 1. If such an
-error ends the program, a line below it says what to write instead.
+`torch.nn.functional.cross_entropy(array(x), y)` fails in torch, which looks for classes in dimension 1, and so do
+`losses.backward()` and `losses.item()`. If such an error ends the program, a line below it says what to write instead.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..errors import InvalidArgument
 from . import array_layers
 
 _FARTHEST = 64  # nodes between a mean and the first parameter behind it
+_ONE_NUMBER = ("only for scalar outputs", "cannot be converted to Scalar", "only one element tensors")
 _PICKS_MODELS = ("Select", "Unbind", "Slice", "Split", "Index", "Narrow", "MaskedSelect")
 _WHOLE_SLICE = (0, sys.maxsize, 1)
 _TERMS = (
@@ -53,10 +54,25 @@ def take_over() -> None:
 
     def show_with_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         show(kind, error, trace)
-        if isinstance(error, (RuntimeError, ValueError)) and (line := line_to_write(trace)):
+        if isinstance(error, (RuntimeError, ValueError)) and (line := line_to_write(trace) or _of_losses(error, trace)):
             print(line, file=sys.stderr)
 
     sys.excepthook = show_with_line
+
+
+def _of_losses(error: BaseException, trace: TracebackType | None) -> str | None:
+    """Return what to write where one number was asked of losses that are one per model; None for other errors."""
+    while trace is not None and any(part in str(error) for part in _ONE_NUMBER):
+        for value in trace.tb_frame.f_locals.values():
+            if type(value) is torch.Tensor and value.dim() == 1 and value.grad_fn is not None:
+                count = _model_count(SimpleNamespace(next_functions=((value.grad_fn, 0),)))
+                if count == len(value):
+                    return (
+                        f"dnnsuite: these are the losses of {count} models, one each: write losses.sum().backward(), "
+                        "which gives each model its own gradient, and losses.tolist() for their numbers"
+                    )
+        trace = trace.tb_next
+    return None
 
 
 def line_to_write(trace: TracebackType | None) -> str | None:

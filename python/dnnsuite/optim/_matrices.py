@@ -36,7 +36,9 @@ class Muon(WrittenOptimizer):
             if parameter.dim() != 3:
                 raise InvalidArgument(
                     f"Muon takes the models' matrices, [B, m, n] in an array; a parameter is {list(parameter.shape)}: "
-                    "give it to another optimizer, and both to StepRunner as a list"
+                    "give it to another optimizer, and both to StepRunner as a list. A sweep has one optimizer: there "
+                    "optimizer=lambda parameters, config: torch.optim.Muon([p for p in parameters if p.dim() == 2], "
+                    "lr=config['lr']) trains the matrices alone"
                 )
         if group["adjust_lr_fn"] not in (None, "original", "match_rms_adamw"):
             raise InvalidArgument(f"adjust_lr_fn is {group['adjust_lr_fn']!r}; it must be original or match_rms_adamw")

@@ -153,3 +153,19 @@ def test_a_gradient_that_torch_computes_otherwise_while_it_is_recorded_is_refuse
         x.prod(-1)
         x.detach().masked_fill(x > 1, 0.5)
     assert recorder.recording.refusal is None
+
+
+def test_a_step_that_cannot_be_replayed_is_not_written_down_to_its_end():
+    """The operators after the one that decides are run, and nothing else."""
+
+    def function(x):
+        rows = torch.nonzero(x > 0).flatten()
+        return (x[rows] * 3).sum()
+
+    x = torch.tensor([1.0, -1.0, 2.0])
+    recording, _ = record(function, x)
+    assert "aten.nonzero" in recording.refusal
+    assert "aten.mul" not in names(recording)
+    with StepRecorder([x], 0) as recorder:
+        assert function(x) == 9
+    assert recorder.recording.refusal == recording.refusal

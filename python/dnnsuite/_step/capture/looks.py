@@ -215,13 +215,17 @@ class Paths:
     @property
     def refusal(self) -> str | None:
         """Reason to give up if most steps go ways that no recording knows; else None."""
+        most = MAX_PATHS if self._on_the_way else 2 * MAX_OUTCOMES
+        return self.doubt if self._unknown > most else None
+
+    @property
+    def doubt(self) -> str | None:
+        """Reason for which steps go ways that no recording knows; None if there is none."""
         if self._by_numbers or not any(one.looks.values for one in self._each):
             return None  # numbers are no inputs any more once there are too many ways
         if self._on_the_way:
-            why = f"values that Python reads in a step keep leading it another way{self._place}"
-            return why if self._unknown > MAX_PATHS else None
-        why = "values of the batch that Python reads keep changing"
-        return f"{why}{self._each[0].looks.place}" if self._unknown > 2 * MAX_OUTCOMES else None
+            return f"values that Python reads in a step keep leading it another way{self._place}"
+        return f"values of the batch that Python reads keep changing{self._each[0].looks.place}"
 
     @property
     def _on_the_way(self) -> bool:

@@ -7,6 +7,7 @@ Functions, methods and classes of the user's are followed, by the names in their
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 import sysconfig
@@ -150,9 +151,11 @@ class Reach:
         users = [base for base in kind.__mro__ if not _installed_class(base)]
         if issubclass(kind, torch.nn.Module):
             self.bindings.add_forward(kind)
+            layers = [kind]
             if issubclass(kind, ArrayModule) and isinstance(vars(kind).get("torch_class"), type):
                 self.bindings.add_forward(kind.torch_class)
-            for module, name in functions_of_layers(kind):
+                layers.append(kind.torch_class)
+            for module, name in itertools.chain.from_iterable(map(functions_of_layers, layers)):
                 self._of_package(module, name)
         for base in users:
             for name, value in list(vars(base).items()):

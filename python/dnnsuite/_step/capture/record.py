@@ -143,6 +143,8 @@ class StepRecorder(TorchDispatchMode):
         with hidden_from_function_modes():  # one that is Python's would see each look at a shape
             if args and type(args[0]) is ModelTensor:  # what it does to the tensors of all models is seen then
                 return func(*args, **(kwargs or {}))
+            if self.recording.refusal is not None and self._may_change is None:
+                return func(*args, **(kwargs or {}))  # nobody replays it: no more is written down
             return self._recorded(func, args, kwargs or {})
 
     def _recorded(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -96,7 +96,7 @@ class CapturedStep:
         self._ready: tuple[list[Any], Any, Replay] | None = None  # values, layout and replay of the last step
         self.refusal: str | None = no_capture
         self.replayed = False
-        self._changes = 0
+        self._changes, self._changed_by = 0, ""  # why the last recording did not serve
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
         self._exchange.forget_facts()
         self._turned, self._settings = self._turns(), _settings(self._array)
@@ -107,6 +107,14 @@ class CapturedStep:
         if self.refusal is not None:
             return f"eager: {self.refusal}"
         return "captured" if self.replayed else "warming up"
+
+    @property
+    def unsettled(self) -> str:
+        """Reason for which no replay is found although steps are recorded; empty if there is none."""
+        by_numbers = any(way.step is not None for attempt in self._attempts.values() for way in attempt.paths)
+        if by_numbers:
+            return _looked_at(self._attempts.values())
+        return next(filter(None, (attempt.paths.doubt for attempt in self._attempts.values())), self._changed_by)
 
     @property
     def leaves(self) -> bool:
@@ -342,7 +350,7 @@ class CapturedStep:
 
     def _changed(self, why: str) -> None:
         """Count a new recording of the step; give capture up after too many."""
-        self._changes += 1
+        self._changes, self._changed_by = self._changes + 1, why
         if self._changes > MAX_CHANGES:
             self._refuse(why)
 
@@ -376,8 +384,10 @@ class CapturedStep:
         way.ways = guards.ways(self._array)
         again = way.first and len(self._warm) < _FIRST_LAYOUTS and recording.refusal is not None
         again = again or way.ways != ways
-        if again:
-            recording.refusal = None  # once more, when all is there
+        again = again and (recording.refusal is None or recording.refusal != attempt.refusal)
+        if again:  # once more, when all is there
+            attempt.refusal, recording.refusal = recording.refusal, None
+            self._changed_by = attempt.refusal or self._changed_by
         if way.first and self._values != self._now():
             recording.refuse(_CHANGES_OUTSIDE)
         attempt.warm = True
@@ -408,6 +418,7 @@ class CapturedStep:
     def _compare(self, way: Way, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
         losses, why = self._watch.compare(way, given)
+        self._changed_by = why or self._changed_by
         if losses is None:  # nor may the step as written fit beside the graph
             way.replay = None
             self._refuse(str(why))
@@ -439,8 +450,7 @@ class CapturedStep:
         if not attempt.paths.full:
             return self._follow(attempt, given) if begin else self._record(attempt, given)
         if begin:
-            where = next((way.step.place for way in attempt.paths if way.step.place), "")
-            self._give_numbers_up(attempt, f"a number that Python looks at keeps changing{where}")
+            self._give_numbers_up(attempt, _looked_at([attempt]))
         return self._watch.run(given)
 
     def _follow(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
@@ -475,6 +485,12 @@ class CapturedStep:
         self._exchange.give_up(attempt)
         self._numbers.give_up(why)
         self._turn_to_key(why)
+
+
+def _looked_at(attempts: Iterable[Attempt]) -> str:
+    steps = (way.step for attempt in attempts for way in attempt.paths)
+    where = next((step.place for step in steps if step is not None and step.place), "")
+    return f"a number that Python looks at keeps changing{where}"
 
 
 def _settings(array: torch.nn.Module) -> list[Any]:
