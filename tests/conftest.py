@@ -79,8 +79,8 @@ def pytest_runtest_setup(item):
         (pytest.fail if REQUIRE_CUDA else pytest.skip)(_NO_GPU)
 
 
-# CPU seconds of a folder's tests and of the processes that they wait for, as they are: twelve minutes on two cores are
-# about 1,200 of them. A folder above its share is told with its most costly tests: make those cheaper, or take its seconds from another.
+# CPU seconds of a folder's tests and of the processes that they wait for. Twelve minutes on two cores are about 1,200.
+# A folder above its share is told with its most costly tests: make those cheaper, or take its seconds from another.
 BUDGETS_S = {
     "_fuse": 45, "_step": 165, "adapters": 75, "benchmarks": 70, "cli": 90, "data": 25, "docs": 20, "fuse": 95,
     "jobs": 150, "nn": 70, "ops": 60, "optim": 20, "pin": 30, "profiler": 40, "profiling": 40, "results": 25,

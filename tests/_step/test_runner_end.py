@@ -132,13 +132,13 @@ def test_a_thread_that_frees_a_runner_is_waited_for_at_the_end():
         from dnnsuite._step.threads import ShardThreads
 
         threads = ShardThreads(2, 2)
-        held = [torch.zeros(()) for _ in range(400_000)]
+        held = [torch.zeros(()) for _ in range(1_000_000)]
         threads.deal(2, lambda *_, held=held: None)
         threads.start(2)
         del held
         threads.stop()
         del threads
-        time.sleep(0.008)
+        time.sleep(0.02)
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
