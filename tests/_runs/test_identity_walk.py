@@ -186,9 +186,35 @@ def test_installed_packages_count_by_their_versions():
     assert version_of("types") is None
 
 
-def operator_identity(tmp_path, name, body, how):
-    """Identities of functions that call an operator that a script has made with this body, in a process of its own."""
-    (tmp_path / f"{name}.py").write_text(f"""
+APART = """
+import os, runpy, sys
+import torch
+from dnnsuite._runs.identity import identity_of
+
+for path in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        runpy.run_path(path, run_name="__main__")
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{path} failed")
+"""
+
+
+def operator_identities(tmp_path, **scripts):
+    """Identities of functions that call an operator that a script has made with a body, each in a process of its own.
+    They are forks of one that has imported torch already."""
+    for name, (body, how) in scripts.items():
+        (tmp_path / f"{name}.py").write_text(operator_script(body, how))
+    command = [sys.executable, "-c", APART, *(str(tmp_path / f"{name}.py") for name in scripts)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    told = [ast.literal_eval(line) for line in told]
+    return list(zip(told[::2], told[1::2], strict=True))
+
+
+def operator_script(body, how):
+    return f"""
 import torch
 from dnnsuite._runs.identity import identity_of
 
@@ -208,19 +234,14 @@ found = identity_of({{
 }})
 print({{part: text for part, text in found.texts.items() if part != "versions"}})
 print(found.unknown)
-""")
-    command = [sys.executable, str(tmp_path / f"{name}.py")]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    return ast.literal_eval(told[0]), ast.literal_eval(told[1])
+"""
 
 
 def test_operators_that_a_script_makes_count_by_their_code(tmp_path):
-    (before, unknown), (same, _), (after, _) = (
-        operator_identity(tmp_path, name, body, "custom")
-        for name, body in (("a", "x * 2.0"), ("b", "x * 2.0"), ("c", "x * 3.0"))
+    (before, unknown), (same, _), (after, _), (_, of_library) = operator_identities(
+        tmp_path, a=("x * 2.0", "custom"), b=("x * 2.0", "custom"), c=("x * 3.0", "custom"), d=("x * 2.0", "library")
     )
     assert before == same
     assert not unknown
     assert all(before[part] != after[part] for part in before)
-    _, unknown = operator_identity(tmp_path, "d", "x * 2.0", "library")
-    assert any("torch.ops.mine.scaled" in told for told in unknown)  # whose code nobody keeps
+    assert any("torch.ops.mine.scaled" in told for told in of_library)  # whose code nobody keeps

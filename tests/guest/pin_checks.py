@@ -30,30 +30,35 @@ def check_topology_has_siblings_and_nodes():
     assert PLAN.comparable, PLAN.reasons
 
 
-def check_limits_hold():
+def limits_hold(partition):
+    assert partition.record()["cpus"] == "cgroup v2", partition.record()
+    with open("/tmp/out", "w") as out:
+        outcome = partition.run(1, ["sh", "-c", "cat /proc/self/status"], files=(-1, out.fileno(), -1))
+    text = Path("/tmp/out").read_text()
+    assert "Cpus_allowed_list:\t4-7\n" in text, text
+    assert "Mems_allowed_list:\t1\n" in text, text
+    assert outcome.verified["method"] == "clone_into_cgroup", outcome
+    assert outcome.ok, outcome
+
+
+def memory_that_runs_out(partition):
+    outcome = partition.run(0, HOG)
+    assert (outcome.oom_killed, outcome.oom_scope, outcome.returncode) == (True, "group", -9), outcome
+    outcome = partition.run(0, ["sh", "-c", "kill -9 $$"])
+    assert (outcome.oom_killed, outcome.returncode) == (False, -9), outcome
+
+
+def survivors_end(partition):
+    outcome = partition.run(0, ["sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & sleep 1"])
+    assert (outcome.returncode, outcome.survivors) == (0, 2), outcome
+
+
+def check_a_partition():
+    """One for all three: each starts a guard, and an emulated machine takes seconds to start Python."""
     with pin.Partition(SMALL, "cgroup") as partition:
-        assert partition.record()["cpus"] == "cgroup v2", partition.record()
-        with open("/tmp/out", "w") as out:
-            outcome = partition.run(1, ["sh", "-c", "cat /proc/self/status"], files=(-1, out.fileno(), -1))
-        text = Path("/tmp/out").read_text()
-        assert "Cpus_allowed_list:\t4-7\n" in text, text
-        assert "Mems_allowed_list:\t1\n" in text, text
-        assert outcome.verified["method"] == "clone_into_cgroup", outcome
-        assert outcome.ok, outcome
-
-
-def check_memory_that_runs_out():
-    with pin.Partition(SMALL, "cgroup") as partition:
-        outcome = partition.run(0, HOG)
-        assert (outcome.oom_killed, outcome.oom_scope, outcome.returncode) == (True, "group", -9), outcome
-        outcome = partition.run(0, ["sh", "-c", "kill -9 $$"])
-        assert (outcome.oom_killed, outcome.returncode) == (False, -9), outcome
-
-
-def check_survivors_end():
-    with pin.Partition(SMALL, "cgroup") as partition:
-        outcome = partition.run(0, ["sh", "-c", "setsid sleep 1000 & setsid sleep 1000 & sleep 1"])
-        assert (outcome.returncode, outcome.survivors) == (0, 2), outcome
+        limits_hold(partition)
+        memory_that_runs_out(partition)
+        survivors_end(partition)
 
 
 def check_no_room():

@@ -71,6 +71,7 @@ class ShardPart:
         params = []
         trained = [parameter for parameter in held if parameter.requires_grad]
         self.optimizer.init_state(group, trained, self.optimizer.state)
+        states = dict(self.optimizer.state.items())  # at once: each reading of one takes back what steps have left
         for parameter in held:
             if id(parameter) not in views:
                 raise InvalidArgument(
@@ -84,7 +85,8 @@ class ShardPart:
                     "would not call: take it away, or train without StepRunner"
                 )
             view = views[id(parameter)]
-            state = self.optimizer.state[parameter]  # of the array itself as it is: a forward may thaw more of it
+            # Of the array itself as it is: a forward may thaw more of it.
+            state = states[parameter] if parameter in states else self.optimizer.state[parameter]
             self._state[view] = state if view is parameter else self._narrow_all(state)
             self._given[parameter] = set(state)
             params.append(view)
@@ -105,10 +107,9 @@ class ShardPart:
         models: that of parameters which a forward has thawed."""
         rows = [[part._state[p] for group in part._groups for p in group["params"]] for part in (self, *others)]
         for parameter, *own in zip(self._of_all, *rows, strict=True):
-            held = self.optimizer.state[parameter]
             for name in own[0].keys() - self._given[parameter]:
                 if all(name in row for row in own):
-                    held[name] = torch.cat([row[name] for row in own])
+                    self.optimizer.state[parameter][name] = torch.cat([row[name] for row in own])
 
     def narrow(self, tensor: torch.Tensor) -> torch.Tensor:
         """View this shard's part `[length, ...]` of a tensor `[B, ...]`."""

@@ -37,10 +37,11 @@ def to_model(optimizer: OptimizerState, index: int, params: list[torch.nn.Parame
         start += count
     alone = optimizer.torch_class(groups)
     targets = iter(params)
+    states = dict(optimizer.state.items())  # at once: each reading waits for steps, and takes back what they left
     for group in optimizer.param_groups:
         for source in group["params"]:
             target = next(targets)
-            state = optimizer.state.get(source)
+            state = states.get(source)
             if state and float(state["step"][index]) > 0:
                 alone.state[target] = _model_state(optimizer, state, group, index, source, target)
     return alone

@@ -120,16 +120,18 @@ class OptimizerState(UncompiledOptimizer):
     def fill_state(self, rule: str, group: Group, params: Sequence[torch.Tensor], state: Any, hyper: Hyper) -> None:
         """Create the states that `rule` takes, for those of `params` that lack them."""
         names = {id(p): self.names_of(rule, p) for p in params}
+        known = dict(state.items())  # at once: each reading of one takes back what steps have left
+        rows_of = {id(p): known[p] if p in known else state[p] for p in params}
         for name in dict.fromkeys(name for _, scalars in names.values() for name in scalars):
-            new = [p for p in params if name not in state[p]]
+            new = [p for p in params if name not in rows_of[id(p)]]
             if new:
                 # Rows of one tensor, so that a file holds one for all parameters.
                 rows = torch.zeros(len(new), new[0].size(0), dtype=torch.float64, device=new[0].device)
                 for parameter, row in zip(new, rows.unbind(0), strict=True):
-                    state[parameter][name] = row
+                    rows_of[id(parameter)][name] = row
         for parameter in params:
             for name in names[id(parameter)][0]:
-                own = state[parameter]
+                own = rows_of[id(parameter)]
                 if name not in own:
                     value = self.zeros(name, parameter)
                     start = self.start_state(name, ops.as_real(value), hyper)
