@@ -54,8 +54,8 @@ class Rollouts:
         play: (model, generator) → some batches; they are trained on in their order before it is called again.
         seed: seed of the generator.
         record, sizes: provenance and sizes, as those of `ArrayBatches`.
-        game: what is played, of which scores are told and which is ended, such as `data.games.Game`.
-        graph: record what the model does, for a loss that goes back through it.
+        game: environment that `play` acts in, whose scores are told and which is closed, such as a `data.games.Game`.
+        graph: True to record what the model does, for a loss that goes back through it.
 
     Attributes:
         batch_size: number of samples of a batch, where it is not the job's.

@@ -19,7 +19,7 @@ class Game:
     """An environment, or several at once that begin anew by themselves, and the scores of the episodes.
 
     Attributes:
-        seen: what it shows now.
+        seen: observation of the environment after the last step, or of its beginning.
     """
 
     def __init__(self, environment: Any, seed: int) -> None:
