@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite._runs import failures
 from dnnsuite._runs.failures import FINAL, KernelKill, NotFinite, classify, classify_exit
-from dnnsuite.errors import Unavailable
+from dnnsuite.errors import BadData, InvalidArgument, Unavailable
 
 
 class OutOfMemoryError(RuntimeError):
@@ -26,6 +26,8 @@ class OutOfMemoryError(RuntimeError):
         (NotFinite("loss of model 2 is nan"), "nan"),
         (RuntimeError("shape '[2, 3]' is invalid"), "crash"),
         (KeyError("memory"), "crash"),
+        (InvalidArgument("a batch of 1 samples has no 2 equal parts"), "refused"),
+        (BadData("a.bin is not a shard of tokens"), "data"),
         (StopIteration(), "data"),
         (OSError("image file is truncated (12 bytes not processed)"), "data"),
         (Unavailable("no gymnasium", "", "pip install it"), "unavailable"),

@@ -137,6 +137,8 @@ CLICKS = (
         (["--seeds", "2"], "--seeds is for jobs"),
         (["gpt", "--seeds", "3", "--B", "2"], "--B 2: of a job, --seeds 3 models train as one array"),
         (["gpt", "--seeds", "2", "--nproc", "2"], "--seeds 2 are an array, which trains in one process"),
+        (["ppo", "--nproc", "2"], "job ppo makes its batches with the model, which several processes do not share"),
+        (["gpt", "widht=8", "--nproc", "2"], "job gpt has no key 'widht' (did you mean 'width'?)"),
         (["gpt", "--nproc", "0"], "--nproc 0: must be at least 1"),
         (["gpt", "--shard"], "--shard splits a model over processes, and there is one: add --nproc 2"),
         (["sc20", "--shard"], "--shard is for jobs"),

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite.data.batches import ArrayBatches, Endless
+from dnnsuite.data.batches import ArrayBatches, Endless, Rollouts, shuffled
 from dnnsuite.errors import BadData, InvalidArgument
 
 
@@ -53,6 +53,31 @@ def test_refuses_what_makes_no_batch(samples, size, words):
 def test_batches_count_from_zero():
     with pytest.raises(InvalidArgument, match="batch -1"):
         numbered(3, batch_size=1).batch(-1)
+
+
+def test_batches_of_a_model_are_used_up_in_order_before_it_plays_again():
+    def play(model, generator):
+        made.append(model.weight * len(made))
+        return [(made[-1], torch.tensor(i)) for i in range(2)]
+
+    made, model = [], torch.nn.Linear(1, 1)
+    batches = Rollouts(play, 3, {"source": "drawn"})
+    found = [batches.batch_of(model, i) for i in range(5)]
+    assert [int(i) for _, i in found] == [0, 1, 0, 1, 0]
+    assert len(made) == 3
+    assert not made[0].requires_grad
+    assert batches.metrics() == {}
+    batches.close()
+    with_graph = Rollouts(play, 3, {"source": "drawn"}, graph=True)
+    assert with_graph.batch_of(model, 0)[0].requires_grad
+
+
+def test_shuffled_parts_are_equal_and_have_each_sample_once():
+    x = torch.arange(11)
+    parts = shuffled((x, 2 * x), 3, torch.Generator().manual_seed(1), epochs=2)
+    assert [len(own) for own, _ in parts] == [3] * 6
+    assert all(torch.equal(2 * own, twice) for own, twice in parts)
+    assert len(set(torch.cat([own for own, _ in parts[:3]]).tolist())) == 9
 
 
 class Given:

@@ -26,6 +26,38 @@ def test_cart_pole_ends_after_200_steps():
     environment.close()
 
 
+class Ladder:
+    """Pays 1 a step; `copies` of it end with every third one."""
+
+    def __init__(self, copies):
+        self.shape, self.steps, self.resets, self.closed = (copies,) if copies else (), 0, 0, False
+
+    def reset(self, seed=None):
+        self.resets += 1
+        return "start", {}
+
+    def step(self, action):
+        self.steps += 1
+        over = np.full(self.shape, self.steps % 3 == 0)[()]
+        return "on", np.ones(self.shape)[()], over, np.zeros_like(over), {}
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("copies", [0, 2])
+def test_scores_of_a_game_are_those_of_its_last_episodes(copies):
+    ladder = Ladder(copies)
+    game = games.Game(ladder, 0)
+    assert game.metrics() == {}
+    ends = [np.all(game.step(1)[1]) for _ in range(7)]
+    assert ends == [False, False, True, False, False, True, False]
+    assert game.metrics() == {"episode_return": 3.0}
+    assert ladder.resets == (1 if copies else 3)  # one of several begins anew by itself
+    game.close()
+    assert ladder.closed
+
+
 def test_atari_is_prepared_as_for_nature():
     environment, source = games.atari("PongNoFrameskip-v4", 2)
     images, _ = environment.reset(seed=0)

@@ -24,6 +24,7 @@ from dnnsuite.profiling.throughput_request import Request
 
 HUNGRY = """
 from dnnsuite import jobs
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs.toy_reg import *
 
 @jobs.register("hungry_throughput")
@@ -31,6 +32,8 @@ class Hungry(jobs.get("toy_reg")):
     def step(self):
         if self.config.batch_size > 4:
             raise MemoryError("out of memory")
+        if self.config.batch_size == 1:
+            raise InvalidArgument("one sample has no two parts")
         super().step()
 """
 
@@ -109,7 +112,7 @@ def test_records_are_those_that_every_reader_takes(measured: tuple[Request, Path
     assert run.record.data != "unknown"
 
 
-def test_what_is_there_is_not_made_again_and_a_size_without_memory_is_tried_once(
+def test_what_is_there_is_not_made_again_and_a_size_that_cannot_run_is_tried_once(
     measured: tuple[Request, Path, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, made, table = measured
@@ -118,13 +121,14 @@ def test_what_is_there_is_not_made_again_and_a_size_without_memory_is_tried_once
     shutil.copytree(made, out)
     (out / "throughput_data" / "batch_2.log").unlink()  # as a kill between two files leaves it
     kept = (out / "runs" / "batch_4-r0" / "run.json").stat().st_mtime_ns
-    more = dataclasses.replace(request, batch_sizes=(4, 8), repeats=2)
+    more = dataclasses.replace(request, batch_sizes=(1, 4, 8), repeats=2)
     again = measure(more, out, resume=True, quiet=True)
     assert (out / "runs" / "batch_4-r0" / "run.json").stat().st_mtime_ns == kept
     assert (out / "throughput_data" / "batch_2.log").is_file()
     names = sorted(path.name for path in (out / "runs").iterdir())
-    assert names == ["batch_2-r0", "batch_4-r0", "batch_4-r1", "batch_8-r0"]
-    assert again["rate"].iloc[0] == table["rate"].iloc[0]
+    assert names == ["batch_1-r0", "batch_2-r0", "batch_4-r0", "batch_4-r1", "batch_8-r0"]
+    assert tuple(again[["status", "message"]].iloc[0]) == ("refused", "one sample has no two parts")
+    assert again["rate"].iloc[1] == table["rate"].iloc[0]
     four = again.set_index("batch_size").loc[4]
     assert four["runs"] == 2
     assert four["rate_low"] < four["rate"] < four["rate_high"]
@@ -135,7 +139,7 @@ def test_what_is_there_is_not_made_again_and_a_size_without_memory_is_tried_once
     monkeypatch.setattr(jobs.get("hungry_throughput"), "step", lambda self: None)
     with pytest.raises(InvalidArgument, match="--allow-changed code"):
         measure(more, out, resume=True, quiet=True)
-    assert len(measure(more, out, resume=True, quiet=True, allow_changed=["code"])) == 3
+    assert len(measure(more, out, resume=True, quiet=True, allow_changed=["code"])) == 4
     assert "code" in json.loads((out / "throughput.json").read_text())["changed"]
 
 

@@ -64,7 +64,7 @@ def test_equality_is_the_jobs_answer(toys: None, tmp_path: Path) -> None:
     [
         ("toy-nan", "nan", "loss of model 1 is nan after epoch 1"),
         ("toy-crash", "crash", "no second step"),
-        ("no-such", "crash", "no job 'no-such'"),
+        ("no-such", "refused", "no job 'no-such'"),
     ],
 )
 def test_failures_are_told(job: str, failure: str, message: str, toys: None, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-from ..errors import BadData, Error, Unavailable
+from ..errors import BadData, Error, InvalidArgument, Unavailable
 
 RESULT_EXIT = 1  # a worker that failed and wrote why
 DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)
@@ -18,7 +18,7 @@ CLASSES = {
     "killed": "a signal from outside ended a worker",
     "contaminated": "something else on the machine ended it", "data": "the data ran out or cannot be read",
     "unavailable": "something that it needs is not installed", "invalid": "it was timed, but trained nothing",
-    "crash": "any other error",
+    "refused": "the job does not take these values", "crash": "any other error",
 }  # fmt: skip
 # Findings about the thing measured: they would be the same again. --resume tries the others again.
 FINAL = frozenset({"oom", "nan", "invalid"})
@@ -87,6 +87,8 @@ def classify(error: BaseException) -> str:
         return "unavailable"
     if isinstance(error, (StopIteration, BadData)):
         return "data"
+    if isinstance(error, InvalidArgument):
+        return "refused"
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, MemoryError) or "OutOfMemoryError" in names:  # torch's, without importing torch
         return "oom"

@@ -93,9 +93,12 @@ def train(
 
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
-    if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
-        return _in_processes(nproc, context, seeds)
     from ..training.configurations import is_job, overrides
+
+    if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
+        if file is not None and is_job(file):  # what is wrong is said once, before processes and data
+            training.values_of_job(file, preset or "default", overrides(keys), device, nproc)
+        return _in_processes(nproc, context, seeds)
 
     if file is not None and is_job(file):
         refused = {

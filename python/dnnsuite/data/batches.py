@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -50,36 +51,53 @@ class Rollouts:
     """Batches that a model makes.
 
     Args:
-        play: (model, generator) → some batches; they are trained on, the last one first, before it is called again.
+        play: (model, generator) → some batches; they are trained on in their order before it is called again.
         seed: seed of the generator.
-        record: provenance, for the record.
+        record, sizes: provenance and sizes, as those of `ArrayBatches`.
+        game: environment that `play` acts in, whose scores are told and which is closed, such as a `data.games.Game`.
+        graph: True to record what the model does, for a loss that goes back through it.
+
+    Attributes:
+        batch_size: number of samples of a batch, where it is not the job's.
     """
+
+    batch_size: int
 
     def __init__(
         self,
         play: Callable[[Any, torch.Generator], list[tuple[torch.Tensor, ...]]],
         seed: int,
         record: Mapping[str, Any],
+        sizes: Mapping[str, Any] | None = None,
+        game: Any = None,
+        graph: bool = False,
     ) -> None:
-        self.record, self.sizes = dict(record), dict[str, Any]()
+        self.record, self.sizes, self._graph = dict(record), dict(sizes or {}), graph
         self._play, self._generator = play, torch.Generator().manual_seed(seed)
-        self._left: list[tuple[torch.Tensor, ...]] = []
+        self._left = deque[tuple[torch.Tensor, ...]]()
+        self.metrics = game.metrics if game else dict
+        self.close = game.close if game else lambda: None
 
     def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
         """Return batch i since training began; called for every i in ascending order."""
         if not self._left:
-            with torch.no_grad():
-                self._left = self._play(model, self._generator)
-        return self._left.pop()
+            with torch.set_grad_enabled(self._graph):
+                self._left = deque(self._play(model, self._generator))
+        return self._left.popleft()
 
 
 def shuffled(
     whole: Sequence[torch.Tensor], parts: int, generator: torch.Generator, epochs: int = 1
 ) -> list[tuple[torch.Tensor, ...]]:
-    """Return `parts` equal parts of samples in a new order, for each of some epochs; tensors of one first size."""
+    """Return `parts` equal parts of samples in a new order, for each of some epochs; a rest is left out.
+
+    Args:
+        whole: tensors of one first size.
+    """
     found: list[tuple[torch.Tensor, ...]] = []
     for _ in range(epochs):
         order = torch.randperm(len(whole[0]), generator=generator).to(whole[0].device)
+        order = order[: len(order) // parts * parts]
         found += [tuple(x[own] for x in whole) for own in order.chunk(parts)]
     return found
 

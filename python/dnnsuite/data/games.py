@@ -6,11 +6,44 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import re
+from collections import deque
 from typing import Any
 
+from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
 
 _CART_POLE_STEPS = 200  # at most in an episode: the limit of CartPole-v0; v1 has 500
+
+
+class Game:
+    """An environment, or several at once that begin anew by themselves, and the scores of the episodes.
+
+    Attributes:
+        seen: observation of the environment after the last step, or of its beginning.
+    """
+
+    def __init__(self, environment: Any, seed: int) -> None:
+        self._environment, self._scores, self._ended = environment, np.zeros(1), deque[float](maxlen=10)
+        self.seen, _ = environment.reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, Any]:
+        """Act; return the rewards, and whether episodes ended."""
+        self.seen, reward, terminated, truncated, _ = self._environment.step(action)
+        end = np.logical_or(terminated, truncated)
+        self._scores = self._scores + reward
+        self._ended.extend(self._scores[np.atleast_1d(end)].tolist())
+        self._scores[np.atleast_1d(end)] = 0.0
+        if end.ndim == 0 and end:
+            self.seen, _ = self._environment.reset()
+        return reward, end
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean score of the last 10 episodes that ended."""
+        return {"episode_return": sum(self._ended) / len(self._ended)} if self._ended else {}
+
+    def close(self) -> None:
+        """End the environment."""
+        self._environment.close()
 
 
 def cart_pole() -> tuple[Any, str]:

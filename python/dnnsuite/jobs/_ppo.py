@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import torch
+from .._lazy import torch
 
 
 def returns(

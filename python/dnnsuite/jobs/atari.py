@@ -8,14 +8,15 @@ one of the mini-batches: every sixteenth plays anew, which is the wait for data.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from .._lazy import numpy as np
 from .._lazy import torch
 from ..data import games
+from ..data.batches import Rollouts, shuffled
 from ..errors import InvalidArgument
 from ._job import JobConfig
+from ._ppo import clipped_loss, returns
 from .declared_job import declare, widened
 from .workload import Made, Preset, Values, Workload, models
 
@@ -24,84 +25,48 @@ _UPDATES = 10_000_000 // 1024  # of a training, in which the learning rate falls
 _PARTS = 4  # mini-batches, if nothing else is asked for
 
 
-class Played:
+def played(config: JobConfig, options: Values) -> Rollouts:
     """Mini-batches of what the policy plays: images uint8 `[N, 4, 84, 84]`; actions, log-probabilities, values,
     returns and advantages `[N]`, and the clip and weights of the loss `[3]`."""
+    steps, copies, parts = (options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
+    if min(steps, copies, parts) < 1 or steps * copies < parts:
+        raise InvalidArgument(
+            f"num_steps {steps} x num_processes {copies} must be num_mini_batch {parts} or more, and each 1 or more"
+        )
+    environment, source = games.atari(options["env_name"], copies, config.threads or 0)
+    game, device = games.Game(environment, config.data_seed), torch.device(config.device)
+    weights = torch.tensor([options[name] for name in ("clip_param", "value_loss_coef", "entropy_coef")])
 
-    def __init__(self, config: JobConfig, options: Values) -> None:
-        steps, copies, parts = (options[name] for name in ("num_steps", "num_processes", "num_mini_batch"))
-        if min(steps, copies, parts) < 1 or steps * copies < parts:
-            raise InvalidArgument(
-                f"num_steps {steps} x num_processes {copies} must be num_mini_batch {parts} or more, and each 1 or more"
-            )
-        self._environment, source = games.atari(options["env_name"], copies, config.threads or 0)
-        self.record = {"source": source, "licence": "GPL-2.0 (the emulator)"}
-        self.sizes = {"actions": int(self._environment.single_action_space.n)}
-        self.batch_size, self._steps, self._device = copies, steps, torch.device(config.device)
-        self._count = parts
-        self._random = torch.Generator(self._device).manual_seed(config.data_seed)
-        self._scores, self._ended = np.zeros(copies), deque[float](maxlen=10)
-        self._images, _ = self._environment.reset(seed=config.data_seed)
-        weights = [options[name] for name in ("clip_param", "value_loss_coef", "entropy_coef")]
-        self._weights, self._parts = torch.tensor(weights), list[tuple[torch.Tensor, ...]]()
-
-    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
-        """Return the next mini-batch; of a new rollout if all have been learned from."""
-        if not self._parts:
-            with torch.no_grad():
-                whole = self._rollout(model)
-            count = len(whole[0])
-            size = count // self._count
-            for _ in range(_EPOCHS):
-                order = torch.randperm(count, generator=self._random, device=self._device)
-                rows = order[: size * self._count].split(size)
-                self._parts += [(*(part[own] for part in whole), self._weights) for own in rows]
-            self._parts.reverse()
-        return self._parts.pop()
-
-    def _rollout(self, model: Any) -> list[torch.Tensor]:
-        """Play the present policy in every game at once: frames and games are the first dimension."""
-        from ._ppo import returns
-
+    def play(model: Any, generator: torch.Generator) -> list[tuple[torch.Tensor, ...]]:
         seen, kept, rewards, alive = [], [], [], []
-        for _ in range(self._steps):
-            images = torch.from_numpy(self._images).to(self._device)
+        for _ in range(steps):
+            images = torch.from_numpy(game.seen).to(device)
             logits, value = (x.float() for x in model(images))
             chances = logits.log_softmax(1)
-            action = torch.multinomial(chances.exp(), 1, generator=self._random)
+            action = torch.multinomial(chances.exp().cpu(), 1, generator=generator)
             seen.append(images)
-            kept.append((action.squeeze(1), chances.gather(1, action).squeeze(1), value))
-            reward, end = self._play(action.squeeze(1).cpu().numpy())
+            there = action.to(device)
+            kept.append((there.squeeze(1), chances.gather(1, there).squeeze(1), value))
+            reward, end = game.step(action.squeeze(1).numpy())
             rewards.append(reward)
             alive.append(1.0 - end)
         actions, chosen, values = (torch.stack(column) for column in zip(*kept, strict=True))
-        last = model(torch.from_numpy(self._images).to(self._device))[1].float()
-        gained, lives = torch.from_numpy(np.stack([rewards, alive]).astype(np.float32)).to(self._device)
+        last = model(torch.from_numpy(game.seen).to(device))[1].float()
+        gained, lives = torch.from_numpy(np.stack([rewards, alive]).astype(np.float32)).to(device)
         found = returns(gained, torch.cat((values, last.unsqueeze(0))), lives, _GAMMA, _LAMBDA)
         advantages = found - values
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
-        return [x.flatten(0, 1) for x in (torch.stack(seen), actions, chosen, values, found, advantages)]
+        whole = [x.flatten(0, 1) for x in (torch.stack(seen), actions, chosen, values, found, advantages)]
+        return [(*part, weights) for part in shuffled(whole, parts, generator, _EPOCHS)]
 
-    def _play(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self._images, reward, terminated, truncated, _ = self._environment.step(actions)
-        end = terminated | truncated
-        self._scores += reward
-        self._ended.extend(self._scores[end].tolist())
-        self._scores[end] = 0.0
-        return reward, end
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean score of the last 10 games that ended."""
-        return {"episode_return": sum(self._ended) / len(self._ended)} if self._ended else {}
-
-    def close(self) -> None:
-        """End the games."""
-        self._environment.close()
+    record = {"source": source, "licence": "GPL-2.0 (the emulator)"}
+    sizes = {"actions": int(environment.single_action_space.n)}
+    made = Rollouts(play, config.data_seed, record, sizes, game)
+    made.batch_size = copies
+    return made
 
 
 def loss(model: Any, images: torch.Tensor, *batch: torch.Tensor) -> torch.Tensor:
-    from ._ppo import clipped_loss
-
     actions, chosen, values, found, advantages, (clip, value, entropy) = batch
     logits, now = (widened(x) for x in model(images))
     # The value's error counts half.
@@ -121,7 +86,7 @@ declare(
             "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
         },
         model=lambda options, hyper: models.NatureCNN(options["actions"]),
-        data=Played,
+        data=played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),
         hyper={"lr": 7e-4},

@@ -8,61 +8,39 @@ step asks the policy for one action, which a CPU computes fastest, and playing i
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from .._lazy import torch
 from ..data import games
+from ..data.batches import Rollouts
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare
 from .workload import Made, Preset, Values, Workload
 
 
-class Played:
+def played(config: JobConfig, options: Values) -> Rollouts:
     """Log-probabilities `[T]` of what the policy did, with their graph, and what followed `[T]`."""
+    if config.batch_size != 1:
+        raise InvalidArgument(f"cart plays one environment: batch_size must be 1, got {config.batch_size}")
+    if options["update_every"] < 2:  # of one return there is no deviation
+        raise InvalidArgument(f"update_every must be 2 or more, got {options['update_every']}")
+    environment, source = games.cart_pole()
+    game = games.Game(environment, config.data_seed)
 
-    def __init__(self, config: JobConfig, options: Values) -> None:
-        if config.batch_size != 1:
-            raise InvalidArgument(f"cart plays one environment: batch_size must be 1, got {config.batch_size}")
-        if options["update_every"] < 2:  # of one return there is no deviation
-            raise InvalidArgument(f"update_every must be 2 or more, got {options['update_every']}")
-        self._environment, source = games.cart_pole()
-        self.record, self.sizes = {"source": source, "licence": "MIT"}, dict[str, Any]()
-        self._steps, self._gamma = options["update_every"], options["gamma"]
-        self._random = torch.Generator().manual_seed(config.data_seed)
-        self._episode, self._episodes = 0.0, deque[float](maxlen=10)
-        self._observation, _ = self._environment.reset(seed=config.data_seed)
-
-    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
-        """Play the next steps."""
+    def play(model: Any, generator: torch.Generator) -> list[tuple[torch.Tensor, ...]]:
         chosen, rewards, ends = [], [], []
-        for _ in range(self._steps):
-            seen = torch.from_numpy(self._observation).to(model[0].weight.dtype)
+        for _ in range(options["update_every"]):
+            seen = torch.from_numpy(game.seen).to(model[0].weight.dtype)
             found = model(seen.unsqueeze(0)).log_softmax(1)
-            action = torch.multinomial(found.detach().exp(), 1, generator=self._random)
+            action = torch.multinomial(found.detach().exp(), 1, generator=generator)
             chosen.append(found[0, int(action)])
-            reward, end = self._play(int(action))
-            rewards.append(reward)
-            ends.append(end)
-        return torch.stack(chosen), standardized_returns(rewards, ends, self._gamma)
+            reward, end = game.step(int(action))
+            rewards.append(float(reward))
+            ends.append(bool(end))
+        return [(torch.stack(chosen), standardized_returns(rewards, ends, options["gamma"]))]
 
-    def _play(self, action: int) -> tuple[float, bool]:
-        self._observation, reward, terminated, truncated, _ = self._environment.step(action)
-        self._episode += float(reward)
-        if terminated or truncated:
-            self._observation, _ = self._environment.reset()
-            self._episodes.append(self._episode)
-            self._episode = 0.0
-        return float(reward), terminated or truncated
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean return of the last 10 episodes that ended."""
-        return {"episode_return": sum(self._episodes) / len(self._episodes)} if self._episodes else {}
-
-    def close(self) -> None:
-        """End the environment."""
-        self._environment.close()
+    return Rollouts(play, config.data_seed, {"source": source, "licence": "MIT"}, game=game, graph=True)
 
 
 def standardized_returns(rewards: list[float], ends: list[bool], gamma: float) -> torch.Tensor:
@@ -89,7 +67,7 @@ declare(
         model=lambda options, hyper: torch.nn.Sequential(
             torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2)
         ),
-        data=Played,
+        data=played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr"}),
         hyper={"lr": 1e-2},

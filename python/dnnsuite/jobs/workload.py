@@ -18,6 +18,7 @@ from ..errors import InvalidArgument, did_you_mean
 
 if TYPE_CHECKING:
     from .. import models as models
+    from ..data.batches import Rollouts
     from ._job import JobConfig
 else:
     models = Late("dnnsuite.models")  # imported when a job makes one: a suite is described without torch
@@ -47,18 +48,6 @@ class Batches(Protocol):
 
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Return batch `i` since training began; it depends on `i` and the seed alone."""
-
-
-class Rollouts(Protocol):
-    """Training data that the model makes, for example episodes of an agent; the attributes are those of `Batches`."""
-
-    @property
-    def record(self) -> Mapping[str, Any]: ...
-    @property
-    def sizes(self) -> Mapping[str, Any]: ...
-
-    def batch_of(self, model: torch.nn.Module, i: int) -> tuple[torch.Tensor, ...]:
-        """Return batch `i` since training began, made with `model`; called for every i in ascending order."""
 
 
 class Made(NamedTuple):

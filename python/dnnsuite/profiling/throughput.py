@@ -198,7 +198,7 @@ class _Measurement:
         if run.ok:
             run = _with_figures(run, session, size, result, fixed=self._request.stop_iteration is not None)
         place = single.finish(self._folder, directory, run)
-        if not run.ok and final(run):
+        if (final(run) and not run.ok) or run.verdict.failure == "refused":
             self._hopeless.add(size)
         with deferred():
             save_log(self._folder.root, run, place)

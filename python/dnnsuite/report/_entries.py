@@ -27,7 +27,7 @@ __all__ = [
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
 FAILURES = (
     "oom", "nan", "invalid", "timeout", "killed", "crash", "no steady state", "contaminated", "data",
-    "unavailable",
+    "unavailable", "refused",
 )  # fmt: skip
 _OF_SUITES = ("suite", "mila")  # kinds of runs that the original suite's targets, table and score are for
 

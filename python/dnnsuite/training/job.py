@@ -34,6 +34,7 @@ __all__ = ["JobExperiment", "array_of_job", "experiment_of_job"]
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
 _BATCHES = 4  # of a validation, where a workload has no metric
 _LOOKS = 20  # at the metric, of a run to a target
+_NOT_SHARED = "job {} makes its batches with the model, which several processes do not share"
 _KEYS = ("epochs", "iters_per_epoch", "batch_size", "precision", "seed")
 
 
@@ -166,20 +167,26 @@ class _BySteps:
         self._peaks = state["peaks"]
 
 
-def values_of_job(name: str, preset: str, given: Mapping[str, Any], device: str) -> tuple[Workload, dict[str, Any]]:
+def values_of_job(
+    name: str, preset: str, given: Mapping[str, Any], device: str, processes: int = 1
+) -> tuple[Workload, dict[str, Any]]:
     """Return the workload of a job, and its keys with their values.
 
     Args:
         name, preset, given, device: see :func:`experiment_of_job`.
+        processes: number of processes that will train it, if this one is not one of them.
 
     Raises:
-        InvalidArgument: the workload trains its parts one after the other, or a key is unknown.
+        InvalidArgument: the workload trains its parts one after the other, or makes its batches with the model and
+            several processes train it, or a key is unknown.
     """
     from .._runs.job_options import parse_options
 
     kind = jobs.get(name)
     if kind.alone not in ("", MAKES_BATCHES):
         raise InvalidArgument(f"train does not take job {name}, which {kind.alone}")
+    if kind.alone and max(processes, place_of("all").world_size) > 1:
+        raise InvalidArgument(_NOT_SHARED.format(name))
     workload = getattr(kind, "workload", None)
     if not isinstance(workload, Workload):
         raise InvalidArgument(f"job {name} is not a workload, which train needs")
@@ -241,7 +248,7 @@ def experiment_of_job(
         if workload.metric is None:
             raise InvalidArgument(f"job {name} has no measure on held-out data, so an epoch of train would end blind")
         if place_of("all").world_size > 1:
-            raise InvalidArgument(f"job {name} makes its batches with the model, which several processes do not share")
+            raise InvalidArgument(_NOT_SHARED.format(name))
         if workload.accumulate > 1:
             raise InvalidArgument(f"job {name} makes its batches with the model, which train does not split: use run")
     options |= batches.sizes

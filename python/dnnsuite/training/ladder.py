@@ -241,7 +241,7 @@ def _prepare(
         climber = _Climber(experiment, processes, steps)
         climber.steps(steps)
     except Exception as error:  # a compiler raises what it will; the other rungs are measured
-        if classify(error) == "crash" and not experiment.compile:
+        if classify(error) in ("crash", "refused") and not experiment.compile:
             raise
         rung.status = f"{classify(error)}: {(str(error).splitlines() or [type(error).__name__])[0][:200]}"
         return
