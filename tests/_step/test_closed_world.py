@@ -644,7 +644,7 @@ HOLDERS = {
     "closure, depth 8": InFarObject,
 }
 BESIDE = ("ContextVar",)  # which each thread has for itself
-EVERYWHERE = ("float", "dict of 3", "array", "list")  # objects with attributes are those of most holders
+EVERYWHERE = ("float", "dict of 3", "namespace", "slots", "array", "list")
 EVERY_KIND = ("attribute", "closure", "helper")
 CASES = [
     pytest.param(holder, kind, threads, id=f"{holder} - {kind} - {threads}")
