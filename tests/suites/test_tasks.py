@@ -49,6 +49,6 @@ def test_it_measures_and_writes_its_files(toys: None, tmp_path: Path) -> None:
 
 def test_a_job_that_is_not_there(toys: None, tmp_path: Path) -> None:
     status, result, stderr = work(tmp_path, "no-such")
-    assert (status, result["failure"]) == (1, "crash")
+    assert (status, result["failure"]) == (1, "refused")
     assert "no job 'no-such'" in result["message"]
     assert "Traceback" in stderr

@@ -50,7 +50,7 @@ def _called(kind: Any) -> dict[str, Any]:
     for method in methods:
         for place, name in itertools.pairwise(one.argval for one in dis.get_instructions(method)):
             inner = getattr(kind, name, None) if place == "self" and isinstance(name, str) else None
-            if place == "F" and name in vars(torch.nn.functional):
+            if place == "F" and hasattr(torch.nn.functional, name):
                 found[name] = getattr(torch.nn.functional, name)
             elif inspect.isfunction(inner) and inner not in methods:
                 methods.append(inner)
@@ -125,8 +125,9 @@ def _replaced(kind: Any) -> str | None:
     forward, called = _FORWARD[kind]
     if kind.forward is not forward:
         return f"{kind.__module__}.{kind.__name__}.forward"
-    now = vars(torch.nn.functional)
-    return next((f"torch.nn.functional.{name}" for name, one in called.items() if now.get(name) is not one), None)
+    now = torch.nn.functional
+    changed = (name for name, one in called.items() if getattr(now, name, None) is not one)
+    return next((f"torch.nn.functional.{name}" for name in changed), None)
 
 
 def refuse_other_forwards(kinds: Iterable[Any]) -> None:

@@ -484,6 +484,8 @@ class StepRunner(NotCopied):
         self.synchronize()
         self._known.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
+        if not by_models:
+            self._in_doubt = 0  # the caller has changed something, so that the warm-up begins again
         if self._set_ups < _RESTLESS or self._stale:
             self._set_up(self._array, self._optimizers, self._widths)
         else:

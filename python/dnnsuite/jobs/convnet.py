@@ -30,7 +30,8 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
         raise InvalidArgument(
             f"arch {arch!r} is not a classifier of torchvision{did_you_mean(arch, every)}; available: {known} and more"
         )
-    torch.backends.cudnn.benchmark = True  # as in the original
+    if torch.cuda.is_available():  # elsewhere it would only be a setting that differs from another run's
+        torch.backends.cudnn.benchmark = True  # as in the original
     made: torch.nn.Module = models.get_model(arch, weights=None)
     return made
 
