@@ -118,6 +118,15 @@ def test_a_change_is_seen(told, change, monkeypatch):
     assert changes.keys() == {"loss"}
 
 
+def test_a_module_counts_also_if_it_was_asked_about_before_it_was_there(told):
+    """An object may name a module that is imported later: that it was not there was kept for good."""
+    main = "class F:\n    def __call__(self, x): return x\nF.__module__ = 'helper'\ndef loss(m, x): return F()(x)"
+    told(main_case=main + LOSS)
+    main, helper = CHANGES["a module that a function imports"]
+    first, other = (told(main_case=main + LOSS, helper=helper.replace("VALUE", value)) for value in ("1.0", "2.0"))
+    assert other.changes(first.to_dict()).keys() == {"loss"}
+
+
 USED = {
     "a value that is computed once": (
         "class Rows:\n    @functools.cached_property\n    def table(self): return [1, 2]\n"

@@ -102,7 +102,6 @@ def is_file_installed(path: str) -> bool:
     return path.startswith((*_INSTALLED, "<frozen"))
 
 
-@functools.cache
 def is_users(module: str) -> bool:
     """True for a module that is in no installed package and no part of Python.
 
