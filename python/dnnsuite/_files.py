@@ -25,6 +25,7 @@ from .errors import Error, reason
 
 SUM = "sum"  # column of checksums
 TEMPORARY = ".tmp-"  # how the names of unfinished files and directories begin
+PLAN_LOCK = ".lock"  # file in the directory of a plan that says whose it is
 _OWNED = re.compile(re.escape(TEMPORARY) + r"(\d+)(?:\.([0-9a-f]{8}))?-")
 _FORGOTTEN_S = 24 * 3600.0  # without a change of what a process elsewhere has left
 

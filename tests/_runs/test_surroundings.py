@@ -27,16 +27,21 @@ given = {"train": Data()}
 """
 
 
+def told_of_script(source, monkeypatch):
+    """Identity of what a user's module with this source calls `given`."""
+    module = types.ModuleType("mine")
+    module.__file__ = "/home/user/mine.py"
+    monkeypatch.setitem(sys.modules, "mine", module)
+    exec(compile(source, "/home/user/mine.py", "exec"), module.__dict__)
+    return identity_of(module.given)
+
+
 def test_files_variables_and_settings_of_torch_that_decide_the_numbers_are_compared(tmp_path, monkeypatch):
     """What a run reads from outside of its code: none of it was compared, so that old and new numbers were mixed."""
     source = SURROUNDED.replace("DATA", str(tmp_path / "data.bin"))
 
     def told():
-        module = types.ModuleType("mine")
-        module.__file__ = "/home/user/mine.py"
-        monkeypatch.setitem(sys.modules, "mine", module)
-        exec(compile(source, "/home/user/mine.py", "exec"), module.__dict__)
-        return identity_of(module.given)
+        return told_of_script(source, monkeypatch)
 
     (tmp_path / "data.bin").write_bytes(b"0123")
     first = told().to_dict()
@@ -122,11 +127,7 @@ def test_a_folder_that_code_lists_has_the_same_files(tmp_path, monkeypatch, way)
     source = LISTED.replace("FOLDER", str(data)).replace("os.listdir(self.path)", way)
 
     def told():
-        module = types.ModuleType("mine")
-        module.__file__ = "/home/user/mine.py"
-        monkeypatch.setitem(sys.modules, "mine", module)
-        exec(compile(source, "/home/user/mine.py", "exec"), module.__dict__)
-        return identity_of(module.given)
+        return told_of_script(source, monkeypatch)
 
     first = told().to_dict()
     with opened(data / "out", "sweep.json", resume=False) as run:

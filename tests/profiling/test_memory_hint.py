@@ -46,26 +46,29 @@ def test_the_holders_of_the_machine_are_other_processes():
     assert [each.bytes for each in found] == sorted((each.bytes for each in found), reverse=True)
 
 
-def test_the_holders_of_a_gpu_are_nvidia_smis(tmp_path, monkeypatch):
-    script = tmp_path / "nvidia-smi"
-    script.write_text(
-        "#!/bin/sh\ncase $1 in *apps*) echo '71, /usr/bin/python3, 20480'; echo '72, X, [N/A]';; *) echo 1024;; esac\n"
-    )
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+@pytest.fixture
+def answers(tmp_path, monkeypatch):
+    """Function that makes `nvidia-smi` a script that answers by the cases of its arguments."""
+
+    def write(cases):
+        script = tmp_path / "nvidia-smi"
+        script.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    return write
+
+
+def test_the_holders_of_a_gpu_are_nvidia_smis(answers):
+    answers("*apps*) echo '71, /usr/bin/python3, 20480'; echo '72, X, [N/A]';; *) echo 1024;;")
     assert holders("cuda") == [Holder(71, "python3", 20 * GIB)]
     said = "\n".join(hint([result(4, "oom")], "cuda"))
     assert "1.0 GiB are free on this GPU" in said
     assert "python3 (process 71): 20.0 GiB" in said
 
 
-def test_the_gpu_of_the_hint_is_the_one_that_the_process_sees(tmp_path, monkeypatch):
-    script = tmp_path / "nvidia-smi"
-    script.write_text(
-        '#!/bin/sh\ncase "$*" in *apps*) ;; *--id=1*) echo 2048;; *--id=0*) echo 1024;; *) echo 9;; esac\n'
-    )
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+def test_the_gpu_of_the_hint_is_the_one_that_the_process_sees(answers, monkeypatch):
+    answers("*apps*) ;; *--id=1*) echo 2048;; *--id=0*) echo 1024;; *) echo 9;;")
     for visible, free in (("1,0", "2.0 GiB"), (None, "1.0 GiB")):
         if visible:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

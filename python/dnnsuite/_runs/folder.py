@@ -15,7 +15,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .._files import TEMPORARY, OutputError, final_name, is_abandoned, read_sealed, sealed, temporary_name, write_text
+from .._files import (
+    PLAN_LOCK,
+    TEMPORARY,
+    OutputError,
+    final_name,
+    is_abandoned,
+    read_sealed,
+    sealed,
+    temporary_name,
+    write_text,
+)
 from ..errors import Error, InvalidArgument, reason
 from .identity import Identity, cannot_tell, check_same
 from .interrupts import Interrupted
@@ -27,7 +37,7 @@ SWEEP_FILE = "sweep.json"
 PROFILES_FILE, THROUGHPUT_FILE = "profiles.json", "throughput.json"
 
 OUT = Path("dnnsuite-runs")  # where directories are made that nobody named
-_LOCK, _TURN = ".lock", ".turn"  # whose it is; of those that share it, whose turn it is
+_TURN = ".turn"  # file that says of those that share a plan whose turn it is
 _STAMP = re.compile(r"\d{8}-\d{6}-\d{3}")
 _UNKNOWN = math.inf  # place of a plan whose file is damaged
 _POLL_S = 0.05
@@ -154,7 +164,7 @@ def drop_abandoned(folder: str | Path, is_own: bool = True) -> None:
     with suppress(OSError):  # what cannot be read holds nothing of ours
         with os.scandir(folder) as entries:  # which tells kinds without asking again
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        if _LOCK in [name for name, _ in found] and not is_own:
+        if PLAN_LOCK in [name for name, _ in found] and not is_own:
             return
         for name, real_folder in found:
             if not name.startswith(TEMPORARY):
@@ -169,7 +179,7 @@ def drop_abandoned(folder: str | Path, is_own: bool = True) -> None:
 
 def _contents(root: Path) -> list[str]:
     """Names in a plan's directory, but for its locks and for what is half-made."""
-    names = {path.name for path in root.iterdir()} - {_LOCK, _TURN}
+    names = {path.name for path in root.iterdir()} - {PLAN_LOCK, _TURN}
     return sorted(name for name in names if not name.startswith(TEMPORARY))
 
 
@@ -245,7 +255,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         raise InvalidArgument(f"--resume: {root} holds no {file}; leave --resume away to start there")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(root / _LOCK)
+        lock = filelock.FileLock(root / PLAN_LOCK)
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise Error(f"another process is at work in {root}; wait for it or choose another --out") from None
@@ -265,7 +275,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         lock.release()
         # The lock file stays: removing it would let a third process lock a new file beside a second one's old
         # one.
-        if not existed and [path.name for path in root.iterdir()] == [_LOCK]:
+        if not existed and [path.name for path in root.iterdir()] == [PLAN_LOCK]:
             shutil.rmtree(root, ignore_errors=True)
 
 
@@ -286,7 +296,7 @@ def joined(root: Path, file: str, wait_s: float = 60.0) -> Iterator[PlanFolder]:
     with ExitStack() as held:
         try:
             root.mkdir(parents=True, exist_ok=True)
-            lock, turn = (held.enter_context(open(root / name, "ab")) for name in (_LOCK, _TURN))
+            lock, turn = (held.enter_context(open(root / name, "ab")) for name in (PLAN_LOCK, _TURN))
             _share(lock, root, wait_s)
             fcntl.flock(turn, fcntl.LOCK_EX)  # first come, first served, however many there are
         except OSError as error:

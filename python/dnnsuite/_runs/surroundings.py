@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
+from .._files import PLAN_LOCK
+
 _WHOLE_BYTES = 2**28  # of files that are compared to the last byte; of what is more, the size and some blocks are
 _BLOCK_BYTES, _BLOCKS = 2**16, 64  # of a file that is larger
 _MOST = 10_000  # files that are looked at
@@ -21,7 +23,6 @@ _LISTING = frozenset(("listdir", "scandir", "glob", "iglob", "rglob", "iterdir",
 _WRITING = frozenset(("w", "wb", "a", "ab", "write_text", "write_bytes", "save", "savez", "savez_compressed", "savetxt",
                       "savefig", "dump", "to_csv", "to_json", "to_parquet", "mkdir", "makedirs", "touch", "rename",
                       "copyfile", "copytree", "FileHandler"))  # fmt: skip
-_PLAN_LOCK = ".lock"  # in the directory of a run, whose files are no data
 FOLDER_USES = _LISTING | _WRITING  # names in code by which it may look into folders for files, or write some
 # Variables that say where a process runs and which of several it is, and not what it computes.
 _OF_A_PLACE = frozenset(
@@ -168,7 +169,7 @@ def _files_in(folder: str) -> list[str]:
     """Paths of the files in a folder and below it, without those of runs that are written there."""
     found: list[str] = []
     for place, folders, files in os.walk(folder):
-        if _PLAN_LOCK in files or len(found) > _MOST_TRIED:
+        if PLAN_LOCK in files or len(found) > _MOST_TRIED:  # the files of a run are no data
             folders.clear()
             continue
         folders.sort()
