@@ -74,7 +74,13 @@ std::int64_t wall_clock_ns() {
     return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-bool near(std::uint64_t a, std::int64_t b) { return std::llabs(static_cast<std::int64_t>(a) - b) < kClockSlack; }
+/// Whether CUPTI stamps by the clock that `now` reads: the process may be stopped for any time between two readings.
+template <typename Stamp, typename Now>
+bool stamps_by(Stamp stamp, Now now) {
+    const std::int64_t before = now();
+    const auto stamped = static_cast<std::int64_t>(stamp());
+    return stamped > before - kClockSlack && stamped < now() + kClockSlack;
+}
 
 /// A profile that was left open is ended, and CUPTI let go, while CUDA is still there.
 void close_at_exit() {
@@ -193,7 +199,9 @@ void ActivitySession::unsubscribe() noexcept {
     }
 }
 
-bool ActivitySession::has_our_clock() const { return near(timestamp(), host::now_ns()); }
+bool ActivitySession::has_our_clock() const {
+    return stamps_by([this] { return timestamp(); }, host::now_ns);
+}
 
 std::uint64_t ActivitySession::timestamp() const {
     std::uint64_t now = 0;
@@ -204,7 +212,7 @@ std::uint64_t ActivitySession::timestamp() const {
 /// CUPTI stamps by CLOCK_REALTIME, or by the callback that someone registered. Ours is registered once: when that is
 /// repeated, later kernels get wrong times.
 void ActivitySession::take_clock() {
-    if (!near(timestamp(), wall_clock_ns())) {
+    if (!stamps_by([this] { return timestamp(); }, wall_clock_ns)) {
         throw Unavailable("another profiler has set CUPTI's clock, and it cannot be set back", "this process",
                           "profile in a process in which torch.profiler was not used");
     }

@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <set>
 #include <string>
 #include <thread>
@@ -45,7 +45,10 @@ struct Script {
 
 Script g_script;
 
-std::uint64_t wall_ns() { return static_cast<std::uint64_t>(std::time(nullptr)) * 1'000'000'000U; }
+std::uint64_t wall_ns() {
+    using std::chrono::nanoseconds;  // not std::time's whole seconds: they may lag the clock by one and a tick
+    return static_cast<std::uint64_t>(nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
+}
 
 CUptiResult walk_kernels(std::uint8_t* buffer, std::size_t bytes, CUpti_Activity** record) {
     constexpr std::size_t kStride = sizeof(CUpti_ActivityKernel10);
