@@ -127,6 +127,18 @@ def test_another_forward_of_torchs_layer_is_refused_until_it_is_put_back(options
     assert not torch.equal(array.state_dict()["a.weight"], before["a.weight"])
 
 
+@pytest.mark.parametrize("name", ["softmax", "scaled_dot_product_attention", "linear"])
+def test_a_function_that_torchs_own_functions_call_may_not_be_replaced_either(name, monkeypatch):
+    array = dnnsuite.fuse([torch.nn.MultiheadAttention(4, 2, batch_first=True) for _ in range(2)])
+    x = torch.randn(2, 3, 5, 4)
+    before = array(x, x, x)[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.nn.functional, name, lambda *args, **options: 1 / 0)
+        with pytest.raises(InvalidArgument, match=rf"torch\.nn\.functional\.{name} was replaced after"):
+            array(x, x, x)
+    assert torch.equal(array(x, x, x)[0], before)
+
+
 PACKAGE = {
     "__init__.py": "from . import config, net\nfrom .inner import deep\n",
     "config.py": "x = 1.0\nmode = 'a'\ntable = {'k': 1.0}\n",

@@ -43,17 +43,24 @@ ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(getattr(torch.nn, name) f
 
 
 def _called(kind: Any) -> dict[str, Any]:
-    """Collect the functions of torch.nn.functional that the forward of a class of torch's calls by name, itself or in
-    another method of the class."""
+    """Collect the functions of torch.nn.functional that the forward of a class of torch's calls by name: itself, in
+    another method of the class, or in such a function."""
+    library = torch.nn.functional
     found: dict[str, Any] = {}
-    methods: list[Any] = [kind.forward]
-    for method in methods:
-        for place, name in itertools.pairwise(one.argval for one in dis.get_instructions(method)):
-            inner = getattr(kind, name, None) if place == "self" and isinstance(name, str) else None
-            if place == "F" and hasattr(torch.nn.functional, name):
-                found[name] = getattr(torch.nn.functional, name)
-            elif inspect.isfunction(inner) and inner not in methods:
-                methods.append(inner)
+    callers: list[Any] = [kind.forward]
+    for caller in callers:
+        inside = getattr(caller, "__module__", None) == library.__name__
+        for before, one in itertools.pairwise((None, *dis.get_instructions(caller))):
+            name, place = one.argval, before and before.argval
+            if not isinstance(name, str):
+                continue
+            called = getattr(library, name, None)
+            if callable(called) and (place == "F" or (inside and one.opname == "LOAD_GLOBAL")):
+                found[name] = called
+            else:
+                called = getattr(kind, name, None) if place == "self" else None
+            if inspect.isfunction(called) and called not in callers:
+                callers.append(called)
     return found
 
 
