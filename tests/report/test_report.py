@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 import json
+import math
 
 import pytest
 
@@ -73,6 +74,20 @@ def test_a_workflow_has_rates_and_no_score():
     assert made.passed
     for render in (report.text, report.markdown, report.html, report.style_seed, report.style_score):
         assert "toy" in render(made) or "runs of a suite" in render(made) or "no score" in render(made)
+
+
+def test_a_rate_that_was_not_known_is_not_told_and_does_not_pass(tmp_path):
+    told = {"quiet": (), "busy": ("inconclusive: 4 others took 1.7 of 2 cores",)}
+    for name, disturbances in told.items():
+        one = a_record(name, job=name, plan_id=name, disturbances=disturbances)
+        write_record(tmp_path / name, one)
+    made = report.make([tmp_path])
+    assert (made.verdict, made.passed, made.failures) == ("INCONCLUSIVE", False, {})
+    assert "busy" in made.headline and "quiet" not in made.headline
+    rates = {job.split()[0]: rate for job, rate in made.summary["rate_per_s"].items()}
+    assert rates["quiet"] > 0
+    assert math.isnan(rates["busy"])
+    assert 'class="verdict OPEN"' in report.html(made)
 
 
 def test_a_workflow_and_a_suite_in_one_report():

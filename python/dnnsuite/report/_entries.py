@@ -85,6 +85,11 @@ class ReportEntry:
         """True if it was measured."""
         return self.failure is None
 
+    @property
+    def inconclusive(self) -> bool:
+        """True if its rate is known too badly to be told: the machine was busy."""
+        return any(flag.startswith("inconclusive") for flag in self.flags)
+
 
 def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that a report is made of: one for each run, its job named as the report names it.
@@ -168,10 +173,10 @@ def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 
 
 def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
-    """Entries that were measured, in runs that count: a run does not where one of its copies failed."""
+    """Entries that were measured, in runs that count: a run does not where one of its copies failed or is inconclusive."""
     known = list(entries)
-    good = counting(((entry.job, entry.run), entry.ok) for entry in known)
-    return [entry for entry in known if entry.ok and (entry.job, entry.run) in good]
+    good = counting(((entry.job, entry.run), entry.ok and not entry.inconclusive) for entry in known)
+    return [entry for entry in known if (entry.job, entry.run) in good]
 
 
 def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:

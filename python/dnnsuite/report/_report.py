@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import results
 from .._files import read_json
 from .._runs.folder import SUITE_FILE
-from ..errors import Error, InvalidArgument
+from ..errors import Error, InvalidArgument, some_of
 from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, odd_copies, reasons, refuse_unlike
 from ._costs import Costs, cost_table, gpu_watts
@@ -65,8 +65,7 @@ class SuiteReport:
     def passed(self) -> bool:
         """True if every statistic passes, nothing failed, every job has learned what it should have, and every one that
         has a target machine was compared with it."""
-        good = all(line.passed for line in self.statistics) and not self.failures and not self.missed
-        return good and not self.uncompared
+        return self.verdict == "PASS"
 
     @property
     def learned(self) -> dict[str, str]:
@@ -86,10 +85,13 @@ class SuiteReport:
 
     @property
     def verdict(self) -> str:
-        """PASS, FAIL, NOT COMPARABLE (what was compared passes, and some jobs must not be compared), or NOT ENOUGH
-        RUNS: nothing failed, and the suite is too short for its statistics."""
+        """PASS, FAIL, NOT COMPARABLE (what was compared passes, and some jobs must not be compared), INCONCLUSIVE (the
+        machine was too busy to tell a rate), or NOT ENOUGH RUNS: nothing failed, and the suite is too short for its
+        statistics."""
         if self.failures or self.missed:
             return "FAIL"
+        if any(entry.inconclusive for entry in self.entries):
+            return "INCONCLUSIVE"
         if self.statistics and self.seed["sd"].isna().any():
             return "NOT ENOUGH RUNS"
         bad = any(not line.passed for line in self.statistics)
@@ -106,6 +108,9 @@ class SuiteReport:
         """The verdict in words, with its rule; the original's rule is the mean over all jobs."""
         if self.verdict == "NOT ENOUGH RUNS":
             return f"NOT ENOUGH RUNS: {self.summary['runs'].min()} of {LEAST_RUNS}"
+        if self.verdict == "INCONCLUSIVE":
+            jobs = dict.fromkeys(entry.job for entry in self.entries if entry.inconclusive)
+            return f"INCONCLUSIVE, the machine was busy: {some_of(jobs)}"
         if self.verdict != "PASS":
             return self.verdict
         if self.target is None:
