@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A sweep on disk: what is kept, killed at any moment, continued, and refused. `DNNSUITE_KILLS=100` for every write."""
 
+import functools
 import json
 import math
 import multiprocessing
@@ -15,7 +16,8 @@ import torch
 import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import Choice, Random
+from dnnsuite.tuning import Choice, Random, place
+from dnnsuite.tuning.engine import Engine
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
 
@@ -153,9 +155,10 @@ def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
     assert set(kinds) == {tuple}
 
 
-@pytest.mark.parametrize("name", ["hyperband", "pbt"])
-def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, name):
+@pytest.mark.parametrize(("name", "may_lose_s"), [("hyperband", 0.0), ("hyperband", 0.02), ("pbt", 1.0)])
+def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, monkeypatch, name, may_lose_s):
     whole = undisturbed(name)
+    monkeypatch.setattr(place, "Engine", functools.partial(Engine, may_lose_s=may_lose_s))
     writes = in_child(lambda: run(tmp_path / "counted", name))
     for number in range(1, writes + 1, max(1, writes // KILLS)):
         out = tmp_path / str(number)

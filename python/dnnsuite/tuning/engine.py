@@ -53,6 +53,7 @@ class Engine:
         keep: number of the best trials whose weights are kept.
         resumed: an earlier process has left trials.
         save_every_s: seconds between two writings of trials that are under way.
+        may_lose_s: seconds of training that a kill may lose: to write each rung of milliseconds takes longer than it.
     """
 
     algorithm: Algorithm
@@ -66,6 +67,7 @@ class Engine:
     epochs_of: Callable[[Trial], int | None] = lambda trial: None
     look_ahead: int = 64
     save_every_s: float = 60.0
+    may_lose_s: float = 1.0
     trials: dict[int, Trial] = field(default_factory=dict)
     trajectory: list[tuple[float, float]] = field(default_factory=list)
     best: Best = field(default_factory=Best)
@@ -86,7 +88,7 @@ class Engine:
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
         self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
-        self._began_s = self._saved_s = time.monotonic()
+        self._began_s = self._saved_s = self._wrote_s = time.monotonic()
         self.metric = self.goal.metric or ""
         self.train_s, self._epoch_s = 0.0, math.inf
         try:
@@ -95,6 +97,7 @@ class Engine:
                 check()
                 with deferred() if self._epoch_s < _WAITED_FOR_S else nullcontext():
                     going = self._go_on()
+            self._write(lose_nothing=True)
         except BaseException:
             with suppress(Exception):  # what ended the sweep is told, not that the disk is full, too
                 self._save_under_way()
@@ -144,6 +147,7 @@ class Engine:
             return
         trial.status = "running"
         self._active[trial.number] = trial
+        self._unwritten.pop(trial.number, None)  # of a rung that it leaves
 
     def _new(self, order: Order) -> Trial | None:
         config = dict(order.config or {})
@@ -347,14 +351,19 @@ class Engine:
 
     # -- disk ------------------------------------------------------------------------------------------------------
 
-    def _write(self) -> None:
-        """Write the rungs and ends since the last call: a trial that its rung has ended needs no state."""
+    def _write(self, lose_nothing: bool = False) -> None:
+        """Write the rungs and ends since the last writing, unless that was a moment ago. A trial that its rung has
+        ended leaves its array now: it needs no state there. Where others may continue from a trial's earlier state,
+        each rung is written."""
         with deferred():
-            self._save(
-                list(self._unwritten.values()),
-                lambda trial: self.trainer.park(trial) if trial.status == "paused" else None,
-            )
+            trials = list(self._unwritten.values())
+            states = {trial.number: self.trainer.park(trial) for trial in trials if trial.status == "paused"}
+            moment_ago = time.monotonic() - self._wrote_s < self.may_lose_s
+            if not trials or (moment_ago and not lose_nothing and not self.algorithm.keeps_states):
+                return
+            self._save(trials, lambda trial: states.get(trial.number))
             self._unwritten.clear()
+            self._wrote_s = time.monotonic()
 
     def _save(self, trials: Sequence[Trial], state_of: Callable[[Trial], Any]) -> None:
         """Write rungs of trials. The best weights come first: what a record says is never better than what is kept.
@@ -401,6 +410,7 @@ class Engine:
         """Write the trials under way as they are after their last whole epoch, told to the algorithm or not."""
         if self.store is None:
             return
+        self._write(lose_nothing=True)
         for trial in list(self._active.values()):
             found = self._heard.get(trial.number, (trial, None))[1]
             told = [dict(found)] if isinstance(found, dict) else []

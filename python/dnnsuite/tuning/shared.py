@@ -274,6 +274,9 @@ class SharedEngine(Engine):
     def _pause(self, trial: Trial, new: bool) -> None:
         super()._pause(trial, self._shared.mine(trial.number))
 
+    def _write(self, lose_nothing: bool = True) -> None:
+        super()._write(lose_nothing=True)
+
     def _writes(self, trial: Trial) -> bool:
         return super()._writes(trial) and self._shared.mine(trial.number)
 
