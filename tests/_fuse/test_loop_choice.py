@@ -213,3 +213,33 @@ def test_a_batch_of_other_models_is_refused_by_both_ways():
         array(torch.randn(2, 5, 3))
         with pytest.raises(InvalidArgument, match="B=2"):
             array(torch.randn(3, 5, 3))
+
+
+def test_steps_of_a_runner_that_cannot_be_captured_run_as_the_array_chooses(own_answers):
+    models = make_models(lambda: torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh()), 3, torch.float64)
+
+    def stepped(steps, **options):
+        array = dnnsuite.fuse(models)
+        optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+        loss = lambda part, x: part(x).square().mean((1, 2))  # noqa: E731
+        torch.manual_seed(0)
+        with dnnsuite.StepRunner(array, optimizer, loss, threads=1, capture=False, **options) as runner:
+            for _ in range(steps):
+                runner.step(torch.randn(3, 5, 3, dtype=torch.float64))
+            return array, runner.mode, runner.settled
+
+    _, _, settled = stepped(10)
+    assert settled
+    ((key, answer),) = answers(own_answers).items()
+    found = {}
+    for way in (FUSED, LOOP):
+        own_answers.put(key, dataclasses.replace(answer, way=way))
+        array, mode, settled = stepped(4)
+        assert (mode, settled) == ("eager: capture=False" + "; its models run in a loop" * (way == LOOP), True)
+        assert [cover.how for cover in array.coverage()][:1] == ["per model" if way == LOOP else "fused"]
+        found[way] = array.state_dict()
+        with Products() as products:
+            array(torch.randn(3, 5, 3, dtype=torch.float64))
+        assert products.one_by_one == (way == LOOP)
+    torch.testing.assert_close(found[FUSED], found[LOOP])
+    assert stepped(4, width=3)[1:] == ("eager: capture=False", True)  # the same bits in each run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How many models a shard has, and whether they run in a loop, by seconds that are made up."""
+"""How many models a shard has, by seconds that are made up."""
 
 import pytest
 import torch
@@ -23,30 +23,19 @@ def large():
     return dnnsuite.fuse(make_models(lambda: torch.nn.Linear(600, 600), B))
 
 
-def captured():
-    return "captured"
-
-
-def eager():
-    return "eager: a reason"
-
-
-def searched(widths, seconds_of, batch=BATCH, is_captured=False, mode=captured):
+def searched(widths, seconds_of, batch=BATCH, is_captured=False):
     """The widths that were tried until one is chosen, in steps of so many seconds."""
     tried = []
-    while True:
-        timed, loop = widths.follow(batch, mode)
-        if not (timed and widths.searching):
-            return tried
-        assert not loop
+    while widths.follow(batch):
         tried.append(widths.width)
-        widths.add(seconds_of[widths.width], is_captured, False)
+        widths.add(seconds_of[widths.width], is_captured)
+    return tried
 
 
 def test_a_width_that_is_asked_for_needs_no_trial():
     widths = ShardWidths(array(), Asked(3, 1, True, True))
     assert widths.width == 3
-    assert widths.follow(BATCH, captured) == (False, False)
+    assert not widths.follow(BATCH)
 
 
 @pytest.mark.parametrize(("seconds", "best"), [({1: 0.03, 2: 0.02}, 2), ({1: 0.02, 2: 0.03}, 1)])
@@ -65,9 +54,9 @@ def test_the_first_replayed_step_of_a_width_is_the_last_to_warm_up():
     steps = [(9.0, False), (0.1, True), (0.001, True), (0.001, True), *[(0.002, True)] * 3]
     tried = []
     for seconds, replayed in steps:
-        assert widths.follow(BATCH, captured) == (True, False)
+        assert widths.follow(BATCH)
         tried.append(widths.width)
-        widths.add(seconds, replayed, False)
+        widths.add(seconds, replayed)
     assert (tried, widths.width, widths.searching) == ([4, 4, 4, 4, 1, 1, 1], 4, False)
 
 
@@ -93,7 +82,7 @@ def test_python_is_no_work_of_a_model(replayed, tried):
 @pytest.mark.parametrize("threads", [4, 6])
 def test_nothing_to_try_where_every_thread_has_one_model_at_most(threads, own_answers):
     widths = ShardWidths(array(), Asked(None, threads, True, True))
-    assert (widths.follow(BATCH, captured), widths.width) == ((False, False), 1)
+    assert (widths.follow(BATCH), widths.width) == (False, 1)
     assert not own_answers.path.exists()
 
 
@@ -109,8 +98,8 @@ def test_what_was_found_is_kept_through_an_edit():
 def test_a_search_goes_on_when_the_runner_looks_at_its_array_again():
     again = array()
     widths = ShardWidths(again, Asked(None, 2, True, True))
-    widths.follow(BATCH, captured)
-    widths.add(0.002, True, False)
+    widths.follow(BATCH)
+    widths.add(0.002, True)
     after = ShardWidths(again, Asked(None, 2, True, True), widths)
     assert searched(after, {1: 0.003, 2: 0.002}, is_captured=True) == [2, 2, 1, 1, 1]
 
@@ -123,60 +112,19 @@ def test_another_array_is_searched_anew():
 
 def test_a_step_of_models_that_differ_in_size_is_no_trial():
     widths = ShardWidths(array(), Asked(None, 1, True, True))
-    assert widths.follow(None, captured) == (False, False)
+    assert not widths.follow(None)
     assert widths.searching
-
-
-def compared(widths, seconds_of, loops=True):
-    """Search for a width, and compare it with a loop: (loop, width) of the timed steps of that."""
-    searched(widths, {1: 0.02, 4: 0.03}, mode=eager)
-    ways = []
-    while widths.in_a_loop is None:
-        timed, loop = widths.follow(BATCH, eager)
-        assert timed
-        ways.append((loop, widths.width))
-        widths.add(seconds_of[loop], False, loops)
-    return ways
-
-
-@pytest.mark.parametrize(("loop_s", "loop"), [(0.005, True), (0.02, False)])
-def test_steps_that_cannot_be_captured_are_compared_with_a_loop(loop_s, loop):
-    models = array()
-    for ways in ([(False, 1)] * 3 + [(True, 4)] * 3, []):  # the second time it is known
-        widths = ShardWidths(models, Asked(None, 1, True, True))
-        assert compared(widths, {False: 0.01, True: loop_s}) == ways
-        assert (widths.in_a_loop, widths.width) == ((True, 4) if loop else (False, 1))
-        assert widths.refusal == "eager: a reason"
-        assert widths.follow(BATCH, eager) == (False, loop)
-        assert [cover.how for cover in models.coverage()] == ["per model" if loop else "fused"]
-
-
-def test_heavy_models_stay_in_shards_of_their_own_in_a_loop():
-    widths = ShardWidths(array(), Asked(None, 1, True, True))
-    assert compared(widths, {False: 9.0, True: 8.0}) == [(False, 1)] * 3 + [(True, 1)] * 3
-
-
-def test_models_that_cannot_run_in_a_loop_are_not_timed_on():
-    widths = ShardWidths(array(), Asked(None, 1, True, True))
-    assert compared(widths, {False: 0.01, True: 0.001}, loops=False) == [(False, 1)] * 3 + [(True, 4)]
-    assert (widths.in_a_loop, widths.width) == (False, 1)
-
-
-def test_a_width_that_is_asked_for_is_not_compared_with_a_loop():
-    widths = ShardWidths(array(), Asked(2, 1, True, True))
-    assert widths.follow(BATCH, eager) == (False, False)
-    assert (widths.width, widths.in_a_loop) == (2, False)
 
 
 def test_models_that_go_different_ways_have_shards_of_their_own():
     widths = ShardWidths(edited := array(), Asked(None, 1, True, True))
-    widths.follow(BATCH, captured)
-    assert widths.follow(BATCH, captured, parted=True) == (False, False)
+    widths.follow(BATCH)
+    assert not widths.follow(BATCH, parted=True)
     assert (widths.width, widths.searching) == (1, False)
     edited.append(torch.nn.Linear(3, 2))
     assert ShardWidths(edited, Asked(None, 1, True, True), widths).width == 1
     asked = ShardWidths(array(), Asked(2, 1, True, True))
-    asked.follow(BATCH, captured, parted=True)
+    asked.follow(BATCH, parted=True)
     assert asked.width == 2
 
 
@@ -209,7 +157,7 @@ def test_a_layout_is_known_by_what_is_shared_and_by_its_size():
 
 
 def width_of(widths, batch):
-    timed, _ = widths.follow(batch, captured)
+    timed = widths.follow(batch)
     return widths.width, timed
 
 

@@ -98,7 +98,7 @@ class Array(SharedState, torch.nn.Module):
 
     def _hold_pool(self) -> None:
         """Hold the memory pool from now on, if the array is trained on a CPU without a runner."""
-        if self in _pooled or not torch.is_grad_enabled() or self._choice.forced is not None:
+        if self in _pooled or not torch.is_grad_enabled() or self._choice.forced or self._choice.in_step:
             return
         _pooled.add(self)
         if all(p.device.type == "cpu" for p in self._root.parameters()):

@@ -27,12 +27,14 @@ from .comparison import PROXIES, Comparison, differences, registered_in, same, s
 from .hooks import (
     FORWARD_HOOKS,
     bind_hooks,
+    counterparts,
     hooked_inside,
     refuse_backward_hooks,
     refuse_gradient_hooks,
     refuse_other_hooks,
 )
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
+from .left_tensors import value_of_model
 from .module_copies import copied
 from .rebound import refuse_what_cannot_follow
 from .single_model import give_extra
@@ -126,8 +128,18 @@ class Fusion:
                 f"models differ in {name} (models 0 and {index}): keep a weakref.ref in its place"
             )
         module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
-        module._fused_parts = ModelParts(module, [Fusion([m], self._registered).tree() for m in models])
+        begin = [
+            {name: value_of_model(vars(model)[name], 0, memo) for name in unlike if name in vars(model)}
+            for model, memo in zip(models, self._memos_of_models, strict=True)
+        ]
+        module._fused_parts = ModelParts(module, begin)
         module._fused_withhold(unlike)
+
+    @functools.cached_property
+    def _memos_of_models(self) -> list[dict[int, Any]]:
+        """By id, what the array has of the modules, parameters and buffers of each model."""
+        root = self._memo[id(self.models[0])]
+        return [counterparts(model, root) for model in self.models]
 
     @functools.cached_property
     def _code(self) -> CodeNames:

@@ -12,12 +12,12 @@ import torch
 
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .build import Fusion
 from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
 from .code.one_by_one import ModelParts, plain_models_of
-from .code.own_values import names_of_own
+from .code.own_values import names_of_own, own_attributes
 from .code.stand_in import StandIn
 from .comparison import same
+from .hooks import counterparts
 from .layer_settings import join_settings
 from .left_tensors import (
     NotJoined,
@@ -28,8 +28,8 @@ from .left_tensors import (
     left_in,
     may_change_in_place,
     unlike,
+    value_of_model,
 )
-from .single_model import model_of
 from .slices import tree as modules_of
 
 _MISSING = object()
@@ -163,18 +163,17 @@ class OwnAttributes:
     def give_back(self) -> None:
         """Set in the array's models what has changed since the last call; `withhold` then tells the array."""
         for path, parts, watched in self._watched:
-            models, trees = _models_at(self._part, path), parts.trees[self._slots]
-            for one, tree, changed in zip(models, trees, watched.changed(models, trees), strict=True):
+            models, mine = _models_at(self._part, path), parts.models()[self._slots]
+            for one, model, changed in zip(models, mine, watched.changed(models, mine), strict=True):
                 if changed:
-                    give_attributes(one, tree, changed)
+                    give_attributes(one, model, changed)
                     self._given.append((parts, changed))
-                    parts.plain = None  # made again, with these
 
     def withhold(self) -> None:
         """Let models have their own of what was given back, but for numbers and strings that all of them have alike,
         such as a counter: these are the array's, too."""
         for parts, changed in self._given:
-            parts.withhold(name for name in changed if not _alike([vars(tree).get(name) for tree in parts.trees]))
+            parts.withhold(name for name in changed if not _alike([vars(model).get(name) for model in parts.models()]))
         self._given = []
 
 
@@ -190,11 +189,8 @@ def take_from_models(array: torch.nn.Module) -> bool:
     """
     root = array.__dict__.get("_root")
     own = root is not None and any(True for module in root.modules() for _ in left_in(module))
-    for module in root.modules() if root is not None else ():
-        parts = module.__dict__.get("_fused_parts")
-        if parts is not None and parts.plain is None:  # plain models follow by themselves
-            parts.follow()
     give_settings(array)
+    apart = []
     for path, module in list(root.named_modules()) if root is not None else ():
         models = _models_at(array, path) if is_fused(module) else [module]
         if models[0] is module:
@@ -204,10 +200,15 @@ def take_from_models(array: torch.nn.Module) -> bool:
         if parts is not None and parts.own:
             own = True
             parts.withhold(names)
-            parts.look()
         elif names:
             _set_apart(module, [(one, 0) for one in models], names | names_of_own(module))
+            apart.append(module)
             own = True
+    for module in root.modules() if root is not None and apart else ():
+        inside = set(map(id, module.modules())) - {id(module)}
+        for plain in plain_models_of(module):
+            if any(id(one) in inside for one in apart):
+                plain.outdate()  # it takes over what is the part's from now on
     return own
 
 
@@ -250,12 +251,23 @@ def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) 
     Args:
         models: the module of each model, and the model's number in it.
     """
-    trees = [Fusion([model_of(module, index)]).tree() for index in range(len(models))]
-    for tree, (one, index) in zip(trees, models, strict=True):
-        held = vars(one)
-        give_attributes(one, tree, [name for name in names if not isinstance(held.get(name), StandIn)], index)
-    module._fused_parts, module._fused_own = ModelParts(module, trees), None
-    module._fused_withhold(names)
+    parts = module._fused_parts
+    if parts is not None and parts.plain is not None:
+        for model, (one, index) in zip(parts.models(), models, strict=True):
+            if model is not one:
+                give_attributes(one, model, names, index)
+        parts.withhold(names)
+    else:
+        begin = []
+        for number, (one, index) in enumerate(models):
+            held, memo = vars(one), counterparts(one, module)
+            given = {name: held[name] for name in names if name in held and not isinstance(held[name], StandIn)}
+            begin.append(
+                own_attributes(module, number, {}) | {n: value_of_model(v, index, memo) for n, v in given.items()}
+            )
+        module._fused_parts = ModelParts(module, begin)
+        module._fused_withhold(names)
+    module._fused_own = None
     report = module._fused_report
     report.reason = report.reason or f"its code makes models differ in {min(names)}"
 
@@ -271,6 +283,6 @@ def _models_at(part: Any, path: str) -> list[Any]:
         parts = outer.__dict__.get("_fused_parts")
         if parts is not None and outer._fused_report.reason:
             models = parts.models()
-            if models and (parts.plain is None or parts.plain.follow()):
+            if models:
                 return [model.get_submodule(".".join(names[length:])) for model in models]
     return [root.get_submodule(path)]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -11,12 +10,12 @@ import torch
 
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .build import Fusion
 from .code.fused_attributes import is_fused
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
-from .left_tensors import left_in, one_model
+from .hooks import counterparts
+from .left_tensors import left_in, one_model, value_of_model
 from .module_copies import copied
 from .single_model import model_of
 
@@ -27,7 +26,7 @@ class EditedAttributes:
     Args:
         root: root module of the array, before the edit.
         slots: slot that the model comes from, for each slot after the edit; None for a new one.
-        new: the new models by slot; they have `own(path, name)` and `alone()`.
+        new: the new models by slot; they have `own(path, name)`, and the `model`.
         compared: the first model of the array and the new ones, fused; None if there are none.
 
     Raises:
@@ -47,6 +46,7 @@ class EditedAttributes:
         #: Modules whose code reads what differs.
         self._read = {path for path, part in parts if part.__dict__.get("_fused_parts") is not None}
         self._models: dict[int, torch.nn.Module] = {}
+        self._own: dict[str, dict[int, dict[str, Any]]] = {}  # by path and slot: attributes of models apart
         for path, names in self._unlike.items():
             if isinstance(root.get_submodule(path), ArrayModule):
                 raise InvalidArgument(
@@ -61,16 +61,16 @@ class EditedAttributes:
 
     def look(self) -> None:
         """Keep the models that the edit needs as they are now; call before tensors change."""
-        for module in self._root.modules():
+        kept = {slot for slot in self._slots if slot is not None}
+        for path, module in self._root.named_modules():
             parts = module.__dict__.get("_fused_parts")
-            if parts is not None:
-                parts.look()
+            if parts is not None and parts.own:
+                self._own[path] = {slot: parts.attributes(slot, module) for slot in kept}
         if self._unlike:
             for module in filter(is_fused, self._root.modules()):
                 module._fused_known.clear()  # code that reads what differs now may have to begin anew
             apart = any(map(_have_own, map(self._root.get_submodule, self._read)))
-            kept = {slot for slot in self._slots if slot is not None} if apart else set()
-            self._models = {slot: model_of(self._root, slot) for slot in sorted(kept | {0})}
+            self._models = {slot: model_of(self._root, slot) for slot in sorted((kept if apart else set()) | {0})}
 
     def follow(self, module: Any, path: str) -> None:
         """Give each model its own of the attributes of `module` in which they differ."""
@@ -82,7 +82,7 @@ class EditedAttributes:
         elif isinstance(module, UserModule) and held is None and path not in self._read:
             self._go_on_unread(module, path, names)
         else:
-            self._run_one_by_one(module, path, names, held)
+            self._run_one_by_one(module, path, names)
 
     def _go_on_unread(self, module: Any, path: str, names: Set[str]) -> None:
         own = [
@@ -99,23 +99,24 @@ class EditedAttributes:
         own = own_attributes(module, source, memo)
         return {name: own[name] if name in own else copied(vars(module)[name], memo) for name in names}
 
-    def _run_one_by_one(self, module: Any, path: str, names: Set[str], held: Any) -> None:
+    def _run_one_by_one(self, module: Any, path: str, names: Set[str]) -> None:
         if not isinstance(module, UserModule):
             make_user_module(module, len(self._slots))
-        trees = [self._tree_at(held, path, slot, source) for slot, source in enumerate(self._slots)]
-        module._fused_parts, module._fused_own = ModelParts(module, trees), None
+        begin = [self._own_at(module, path, names, slot, source) for slot, source in enumerate(self._slots)]
+        module._fused_parts, module._fused_own = ModelParts(module, begin), None
         module._fused_withhold(names)
         module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
 
-    def _tree_at(self, held: Any, path: str, slot: int, source: int | None) -> Any:
-        """Find the module at `path` of the model that gets `slot`."""
-        if source is None:
-            return self._new[slot].alone().get_submodule(path)
-        if held is not None and held.own:
-            tree = held.trees[source]
-            return tree if self._slots.count(source) == 1 else copy.deepcopy(tree)
-        model = self._models.get(source, self._models[0])  # those that are not kept are like the first
-        return Fusion([model]).tree().get_submodule(path)
+    def _own_at(self, module: Any, path: str, names: Set[str], slot: int, source: int | None) -> dict[str, Any]:
+        """Copy the attributes that the model which gets `slot` has of its own in `module`, at `path`."""
+        if source is not None and path in self._own:
+            own = self._own[path][source]
+            return own if self._slots.count(source) == 1 else copied(own, {id(one): one for one in module.modules()})
+        # Models that are not kept are like the first.
+        model = self._new[slot].model if source is None else self._models.get(source, self._models[0])
+        memo = counterparts(model, self._root)
+        held = vars(model.get_submodule(path))
+        return {name: value_of_model(held[name], 0, memo) for name in names if name in held}
 
 
 def _have_own(module: torch.nn.Module) -> bool:

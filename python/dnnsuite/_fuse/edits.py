@@ -41,8 +41,7 @@ class _NewModel:
     """A model on its way into an array: number `place` of those fused in `tree`, whose first is one of the array's."""
 
     def __init__(self, model: torch.nn.Module, tree: Any, place: int) -> None:
-        self._model, self._tree, self._place = model, tree, place
-        self._alone: Any = None
+        self.model, self._tree, self._place = model, tree, place
 
     def state(self) -> dict[str, torch.Tensor]:
         """Collect the model's tensors by name."""
@@ -61,12 +60,6 @@ class _NewModel:
         module = self._tree.get_submodule(path)
         own = module.__dict__.get("_fused_own")
         return own[self._place][name] if own and name in own[0] else vars(module)[name]
-
-    def alone(self) -> Any:
-        """Return the array of this model alone, for models that have attributes of their own."""
-        if self._alone is None:
-            self._alone = Fusion([self._model]).tree()
-        return self._alone
 
 
 class ArrayEdit:

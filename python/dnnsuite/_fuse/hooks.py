@@ -80,13 +80,15 @@ def has_backward_hook(module: torch.nn.Module) -> bool:
 
 
 def counterparts(source: torch.nn.Module, target: torch.nn.Module) -> dict[int, Any]:
-    """Map, by id, the modules in `source` and the dictionaries of their hooks, to which handles refer, to those in
-    `target`."""
+    """Map, by id, the modules in `source`, the dictionaries of their hooks, to which handles refer, parameters and
+    buffers to those in `target`."""
     parts = dict(target.named_modules())
     pairs = [(part, parts[path]) for path, part in source.named_modules() if path in parts]
     found: dict[int, Any] = {id(part): own for part, own in pairs}
     for part, own in pairs:
         found.update((id(old), new) for old, new in zip(hooks_in(part), hooks_in(own), strict=True))
+        for mine, theirs in ((part._parameters, own._parameters), (part._buffers, own._buffers)):
+            found.update((id(old), theirs[name]) for name, old in mine.items() if old is not None and name in theirs)
     return found
 
 

@@ -99,6 +99,8 @@ def one_model(module: torch.nn.Module, index: int) -> dict[int, torch.Tensor]:
 def value_of_model(value: Any, index: int, memo: dict[int, Any]) -> Any:
     """Copy an attribute for model `index`: of tensors of all models it gets its own, and none has a history."""
     for tensor in tensors_in(value):
+        if id(tensor) in memo:
+            continue
         own = tensor.value[index] if type(tensor) is ModelTensor else tensor
         memo[id(tensor)] = own.detach().clone()
     return copied(value, memo)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Choice between two ways to run an array's models: all at once, or a loop over plain torch modules.
 
-It is measured on the first steps, forward and backward, for each shape of input, and kept per machine. The result does
-not depend on it, but for rounding.
+It is measured on the first steps, forward and backward, for each shape of input, and kept per machine: on those that a
+loop by hand takes, and on those of a `StepRunner` that cannot be captured. The result does not depend on it, but for
+rounding.
 """
 
 from __future__ import annotations
@@ -25,31 +26,33 @@ from .code.plain_models import following
 from .single_model import parts_of
 
 FUSED, LOOP = "all at once", "a loop over the models"
-LOOP_LEVEL = 0.97  # the loop must take less than this share of the other's time
-_UNTIMED = {FUSED: 17, LOOP: 1}  # first steps, before a loop is tried and of the loop
-_TURNS, _MOST_TURNS = 4, 12  # of each way
+_LEVEL = 0.97  # the loop must take less than this share of the other's time
+_BY_HAND = {"turns": 4, "most": 12, "untimed": {FUSED: 17, LOOP: 1}}  # of each way, after the first steps
+_IN_A_RUNNER = {"timed": 2, "untimed": 1}  # whose steps are warm by then, and whose user waits for its choices
 _UNENDED = 12  # steps in a loop whose backward pass was not seen to end, until the loop is given up
 _MOST_SHAPES = 8  # of inputs that are measured; others run as the last one that was
 _PLAIN = (bool, int, float, str, type(None))
 
 
 class LoopChoice:
-    """The ways of one array, for each shape of input; `forced` is set where steps are timed whole."""
+    """The ways of one array, for each shape of input, unless one is `forced`."""
 
     def __init__(self, root: Any, B: int) -> None:
         self.root, self.B = root, B
         self.forced: str | None = None
+        self.in_step = False  # of a runner
         self.runs = 0  # calls of the array by hand
         self.looping = False  # the last call was forced into a loop, and was one
         self.why = ""  # the models run one by one; empty: they do not
         self.report = root._fused_report if is_fused(root) else ModuleCoverage()
         self._trials: dict[Any, Trial[str]] = {}
+        self._last: Trial[str] | None = None  # of the last call
         self._unended = 0  # steps in a loop
         self.plain: Any = None  # `PlainModels`, once they are needed
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, what was made for calls."""
-        return {**vars(self), "_trials": {}, "plain": None, "why": "", "looping": False}
+        return {**vars(self), "_trials": {}, "_last": None, "plain": None, "why": "", "looping": False}
 
     def call(self, args: Any, kwargs: Any, fused: Callable[..., Any]) -> Any:
         """Run the models the faster way; `fused` runs all at once."""
@@ -57,11 +60,12 @@ class LoopChoice:
         if state.B or transforming():
             return fused(*args, **kwargs)
         needed = is_fused(self.root) and bool(self.root._fused_report.reason)
+        self._last = None
         if needed or self.forced is not None:
             wanted = (needed or self.forced == LOOP) and self._can(args, kwargs)
             self.looping = wanted and (needed or not self.plain.has_side_effects(args))
             return self._loop(args, kwargs) if self.looping else fused(*args, **kwargs)
-        trial = self._trial(args, kwargs)
+        trial = self._last = self._trial(args, kwargs)
         if trial is None:
             return fused(*args, **kwargs)
         way = trial.now
@@ -118,10 +122,9 @@ class LoopChoice:
             if len(self._trials) >= _MOST_SHAPES:
                 return next(reversed(self._trials.values()))
             one = at_end_of_backward is None or not self._on_cpu() or self.B == 1
-            trial = self._trials[key] = Trial(
-                (FUSED,) if one else (FUSED, LOOP),
-                self._described(key), turns=_TURNS, most=_MOST_TURNS, untimed=_UNTIMED, level=LOOP_LEVEL,
-            )  # fmt: skip
+            ways = (FUSED,) if one else (FUSED, LOOP)
+            how: Any = _IN_A_RUNNER if self.in_step else _BY_HAND
+            trial = self._trials[key] = Trial(ways, self._described(key), level=_LEVEL, **how)
         return trial
 
     def _on_cpu(self) -> bool:
@@ -201,30 +204,42 @@ def _flat(value: Any) -> Iterable[Any]:
         yield value
 
 
-def run_in_a_loop(array: torch.nn.Module, loop: bool | None, why: str = "") -> None:
-    """Run the models of `array` in a loop or, wherever they can, at once; None leaves it to the array's measurement.
-
-    Args:
-        why: the reason that `coverage` gives.
-    """
+def _choice_of(array: torch.nn.Module) -> LoopChoice | None:
     choice = getattr(array, "_choice", None)
-    if isinstance(choice, LoopChoice):
-        choice.forced = None if loop is None else LOOP if loop else FUSED
-        choice.why = why
+    return choice if isinstance(choice, LoopChoice) else None
+
+
+def run_in_a_loop(array: torch.nn.Module, loop: bool | None) -> None:
+    """Run the models of `array` in a loop or, wherever they can, at once; None leaves it to the array's measurement."""
+    choice = _choice_of(array)
+    if choice is not None:
+        choice.forced, choice.why = _forced(loop), ""
+
+
+def _forced(loop: bool | None) -> str | None:
+    return None if loop is None else LOOP if loop else FUSED
 
 
 @contextmanager
-def in_a_loop(array: torch.nn.Module, loop: bool) -> Iterator[None]:
-    """Context manager: run the models of `array` in a loop or, wherever they can, at once."""
-    choice = getattr(array, "_choice", None)
-    if not isinstance(choice, LoopChoice):
+def in_step(array: torch.nn.Module, loop: bool | None) -> Iterator[None]:
+    """Context manager: a step of a runner, which runs the models of `array` as `run_in_a_loop` says."""
+    choice = _choice_of(array)
+    if choice is None:
         yield
         return
-    before, choice.forced = choice.forced, LOOP if loop else FUSED
+    before = choice.forced, choice.in_step
+    choice.forced, choice.in_step = _forced(loop), True
     try:
         yield
     finally:
-        choice.forced = before
+        choice.forced, choice.in_step = before
+
+
+def chosen_loop(array: torch.nn.Module) -> bool | None:
+    """Return True if an array runs its models in a loop by its own choice, False if not; None while it is measured."""
+    choice = _choice_of(array)
+    trial = None if choice is None else choice._last
+    return None if trial is not None and not trial.done else trial is not None and trial.now == LOOP
 
 
 def runs_of(array: torch.nn.Module) -> int:
@@ -235,8 +250,8 @@ def runs_of(array: torch.nn.Module) -> int:
 
 def loops(array: torch.nn.Module) -> bool:
     """Return True if the last call of an array that was told to run in a loop did so."""
-    choice = getattr(array, "_choice", None)
-    return isinstance(choice, LoopChoice) and choice.looping
+    choice = _choice_of(array)
+    return choice is not None and choice.looping
 
 
 def differ_by_numbers(array: torch.nn.Module) -> bool:

@@ -55,7 +55,7 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
     for module in tree(array):
         memo.update(some_models(module, start, length))
         parts = module.__dict__.get("_fused_parts")
-        if parts is not None and not parts.own:
+        if parts is not None:
             memo[id(parts)] = None  # made again, for the models that are left
         report = module.__dict__.get("_fused_report")
         if report is not None:
@@ -67,6 +67,12 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
     part: torch.nn.Module = copied(array, memo)
     part.__dict__.pop("_plain", None)
     part.__dict__.pop("_fused_choice", None)
+    held = []  # no other object may get an id of what is copied
+    for module in tree(array):
+        parts = module.__dict__.get("_fused_parts")
+        if parts is not None and parts.own:
+            held.append([parts.attributes(index, module) for index in range(start, start + length)])
+            memo[id(module)]._fused_parts = type(parts)(memo[id(module)], copied(held[-1], memo))
     for module in tree(part):
         set_width(module, length)
         found = settings_of(module)
@@ -76,10 +82,8 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
         if found:
             narrow_settings(module, found, range(start, start + length))
         parts = module.__dict__.get("_fused_parts")
-        if parts is not None:
-            parts.trees = parts.trees[start : start + length]
-            if length == 1 and module.__dict__["_fused_withheld"]:
-                _be_its_model(module, parts)
+        if parts is not None and length == 1 and module.__dict__["_fused_withheld"]:
+            _be_its_model(module, parts)
     return part
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from .._C import Guards
-from .._fuse import loops
 from .._torch import caches_parametrizations, own_parametrizations
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .capture.guards import GuardTable, guard_left_out
@@ -116,11 +115,6 @@ class Deal:
     def scouted(self) -> bool:
         """True once it is known whether the first shard, recorded ahead, can be replayed."""
         return self.ahead and all(one.replayed or one.refusal is not None for one in self._captured)
-
-    @property
-    def loops(self) -> bool:
-        """True if the models of every shard have run in a loop."""
-        return all(loops(shard.array) for shard in self.shards)
 
     def ran_python(self) -> bool:
         """Return True if a step since the last call was no replay in every shard, or left tensors in attributes. None

@@ -13,7 +13,7 @@ import torch
 from .. import _memory as memory
 from .. import _under_way as under_way
 from .._C import Guards
-from .._fuse import take_from_models
+from .._fuse import asks_for_numbers, chosen_loop, take_from_models
 from .._fuse import width as array_width
 from .._torch import mark_stepped, tree_leaves
 from .._torch_threads import threads_of_caller, torch_threads
@@ -222,24 +222,25 @@ class StepRunner(NotCopied):
         array: torch.nn.Module,
         optimizers: Each,
         width: int,
-        loop: bool = False,
         rest: int = 0,
         itself: bool = False,
         capture: bool = True,
     ) -> Deal:
-        """Divide the models into shards of `width`, which run in a `loop` or all at once; with `rest` only the first
-        has that width, and shards of `rest` models run as written until its recording serves all. With `itself` there
-        is one shard, the array."""
+        """Divide the models into shards of `width`; with `rest` only the first has that width, and shards of `rest`
+        models run as written until its recording serves all. With `itself` there is one shard, the array. Steps that
+        cannot be captured run in a loop if that is faster; who gives a width gets the same bits in each run."""
+        capture = capture and self._can_capture and not self._stale
+        own = itself and self._asked.width is None
+        self._loop = False if capture else None if own else asks_for_numbers(array)
         each = zip(self._loss_functions, optimizers, self._scalers, strict=True)
         parts = [
             StepPart(loss, optimizer, scaler, self._accumulate, self._removed.ids) for loss, optimizer, scaler in each
         ]
         B = array_width(array)
         places = parts_of(B, B if itself else width, rest)
-        shards = [Shard(array, parts, start, length, loop, itself) for start, length in places]
-        self._looping = loop
+        shards = [Shard(array, parts, start, length, self._loop, itself) for start, length in places]
         replays: Scripts | CudaGraphs | None = None
-        if self._can_capture and capture and not (loop or self._stale):
+        if capture:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
         known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
         return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0)
@@ -256,7 +257,7 @@ class StepRunner(NotCopied):
     @property
     def _on_array(self) -> bool:
         """True if the next steps compute with the array itself: they run Python, and none is to be recorded."""
-        return self._widths.whole_if_eager and self.mode.startswith("eager")
+        return self._widths.whole_if_eager and self._way.startswith("eager")
 
     def _may_take(self, width: int, B: int) -> bool:
         """Return True if captured steps of `B` models in shards of `width` may compute with the array itself: in one
@@ -302,10 +303,10 @@ class StepRunner(NotCopied):
             self._discard(self._deal.unsettled)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
-        timed, loop = self._widths.follow(None if ragged else batch, lambda: self.mode, parted)
+        timed = self._widths.follow(None if ragged else batch, parted)
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)
-        self._redeal(1 if ragged else self.width, loop, timed and self._widths.searching, ragged)
+        self._redeal(1 if ragged else self.width, timed, ragged)
         step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
         try:
             if timed:
@@ -344,7 +345,7 @@ class StepRunner(NotCopied):
         dispatch = self._dispatch
         return (
             self._warm
-            and not (dispatch.several or hooks or self._deal.ahead or self._looping)
+            and not (dispatch.several or hooks or self._deal.ahead)
             and self._of_tensors
             and self._deal.quiet
             and self._widths.steady
@@ -375,21 +376,20 @@ class StepRunner(NotCopied):
             warn_of_single_samples(batch, self.B)
         return ragged, None if ragged else layout
 
-    def _redeal(self, width: int, loop: bool, searches: bool, ragged: bool) -> None:
+    def _redeal(self, width: int, searches: bool, ragged: bool) -> None:
         """Divide the models into shards of `width` if they are not. A search from wide to narrow shards records the
         first ahead, with the rest in a wide one: as written a step of few models takes as long as one of many."""
         before = self._dealt_width
-        eager = not ragged and self._on_array
-        itself = eager or (not ragged and self._may_take(width, self.B))
-        anew = width != before or loop != self._looping or itself != self._deal.itself
-        if eager and not self._eager:
-            self._eager, anew = self.mode, True
+        itself = not ragged and (self._on_array or self._may_take(width, self.B))
+        anew = width != before or itself != self._deal.itself
+        if not (ragged or self._eager) and self._way.startswith("eager"):
+            self._eager, anew = self._way, True
         if anew or self._deal.scouted or (self._deal.ahead and not searches):
             self.synchronize()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
                 take_from_models(self._array)
             rest = before if anew and searches and self._can_capture and width < before else 0
-            deal = self._dealt_out(self._array, self._optimizers, width, loop, rest, itself, not self._eager)
+            deal = self._dealt_out(self._array, self._optimizers, width, rest, itself, not self._eager)
             self._python.deal(deal.shards, deal.captures)
             self._run(deal, width)
 
@@ -511,7 +511,7 @@ class StepRunner(NotCopied):
         self._submit(step)
         self.synchronize()
         eager = self._deal.itself and not self._deal.captures
-        self._widths.add(clock() - begin, self.mode == "captured", self._deal.loops, eager)
+        self._widths.add(clock() - begin, self.mode == "captured", eager)
 
     @property
     def width(self) -> int:
@@ -521,15 +521,24 @@ class StepRunner(NotCopied):
     @property
     def mode(self) -> str:
         """`captured`, `warming up`, or `eager: ` and the reason."""
+        mode = self._way
+        return mode + "; its models run in a loop" * bool(mode.startswith("eager") and self._loops)
+
+    @property
+    def _way(self) -> str:
+        """The mode, without a word on loops."""
         if not self._capture:
-            return "eager: capture=False" + "; its models run in a loop" * self._looping
+            return "eager: capture=False"
         if not self._can_capture:
             return "eager: the array is neither on a CPU nor on one CUDA device"
         if self._stale:
             return f"eager: {self._stale}"
-        if self._looping:
-            return f"{self._widths.refusal}; its models run in a loop"
         return self._eager or self._deal.mode
+
+    @property
+    def _loops(self) -> bool | None:
+        """True or False once it is known whether steps that cannot be captured run in a loop; None before."""
+        return chosen_loop(self._array) if self._loop is None else self._loop
 
     @property
     def audits_passed(self) -> int:
@@ -544,9 +553,7 @@ class StepRunner(NotCopied):
             return False
         if self.mode == "captured" and not self._audits.first_is_past:
             return False
-        if not (self._on_cpu and self.mode.startswith("eager")):
-            return self._dealt_width == self.width
-        return self._widths.in_a_loop == self._looping
+        return self._dealt_width == self.width and self._loops is not None
 
     def refresh(self, array: torch.nn.Module | None = None, optimizer: Optimizers | None = None) -> None:
         """Divide the current array into shards again; `array` and `optimizer`, or those of all parts, replace the old

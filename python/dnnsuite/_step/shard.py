@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from .._fuse import has_backward_hook, layers_set, narrow, notes, take_notes
+from .._fuse import has_backward_hook, in_step, layers_set, narrow, notes, take_notes
 from .._fuse import views as views_of
 from .._fuse import width as array_width
-from .._fuse.loop_choice import in_a_loop
 from .._under_way import whole_array_used
 from ..errors import InvalidArgument
 from .batches import with_parts
@@ -30,7 +29,7 @@ class Shard:
 
     Args:
         parts: parts of a step, taken in order; each holds the parameters of the others.
-        loop: run the models in a loop instead of all at once.
+        loop: run the models in a loop, or all at once; None leaves it to the array's measurement.
         itself: compute with the array and not with a copy of its modules, for steps that run Python: what these read
             and leave in Python is the array's then. The shard holds all models.
     """
@@ -41,7 +40,7 @@ class Shard:
         parts: Sequence[StepPart],
         start: int,
         length: int,
-        loop: bool = False,
+        loop: bool | None = False,
         itself: bool = False,
     ) -> None:
         self.start, self.length, self.whole = start, length, array
@@ -156,7 +155,7 @@ class Shard:
     def train(self, batch: tuple[Any, ...], hyper: Sequence[Mapping[str, torch.Tensor]]) -> torch.Tensor:
         """Train one step on this shard's batch and hyper-parameters."""
         try:
-            with in_a_loop(self.array, self._loop), self._without_gradients():
+            with in_step(self.array, self._loop), self._without_gradients():
                 return of_all_parts([self._trained(part, batch, own) for part, own in self._each_parts(hyper)])
         except BaseException:
             self._put_buffers_back()

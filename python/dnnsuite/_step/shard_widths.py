@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Models per shard of a StepRunner, and whether they run in a loop: as asked, or as trials on the first steps find."""
+"""Models per shard of a StepRunner: as asked, or as trials on the first steps find."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .._fuse import FUSED, LOOP, LOOP_LEVEL, asks_for_numbers, run_in_a_loop, state_bytes
+from .._fuse import state_bytes
 from .._fuse import width as array_width
 from .._ways import Trial, key_of
 from ..nn.sharing import is_shared
@@ -26,7 +26,6 @@ _HEAVY_STEP_S = {True: 0.002, False: 0.5}
 # A captured step of less time per model is as fast as calls of operators: one model at a time makes more of them.
 _LIGHT_STEP_S = 0.0002
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
-_HEAVY_LOOP_S = 0.005  # a model whose loop gains nothing from a shard of many: its activations alone are kept
 _IN_A_ROW = 2  # batches of another layout before it is followed: a smaller one at the end of an epoch is not
 
 Layout = tuple[tuple[bool, int], ...]
@@ -63,41 +62,34 @@ class ShardWidths:
             return
         threads = min(asked.threads, self.models)
         self._wide, self._models_per_core = -(-self.models // threads), self.models / threads
-        self._cannot: dict[str, str] = {} if before is None else before._cannot  # be captured: arrays, and why
         self._facts = *_described(array), asked.capture, self.models, asked.threads
-        self._key = key_of("loop of steps", *self._facts)
         self._trials: dict[Layout, Trial[int]] = {}
         #: Whether one model at a time was the faster way before an edit.
         self._ones: dict[Layout, bool] = {} if same is None else same._found()
         self._layout: Layout | None = None  # that is followed
         self._next: Layout | None = None  # of the last batch, if it is another one
         self._came = 0  # batches of that in a row
-        self._loop_trial: Trial[str] | None = None
         self.parted: bool = same is not None and same.parted  # each model has a shard, as they go different ways
         self.width = self._wide if searched else min(asked.width or self.models, self.models)
         if not self._fixed and not self._by_layout:
             self._follow_layout(())
-        self._fused_width = self.width  # of steps that are compared with those of a loop
 
     def _found(self) -> dict[Layout, bool]:
         return self._ones | {layout: trial.now == 1 for layout, trial in self._trials.items() if trial.done}
 
-    def follow(self, batch: Any, mode: Callable[[], str], parted: bool = False) -> tuple[bool, bool]:
-        """Choose how the next step runs: return True if `add` wants its time, and True if it is one of a loop.
+    def follow(self, batch: Any, parted: bool = False) -> bool:
+        """Choose the width of the next step; return True if `add` wants its time.
 
         Args:
             batch: the step's; None for one whose models differ in size, which run one by one and are no trial.
-            mode: returns the runner's mode.
             parted: the models of a shard go different ways, each of which is recorded.
         """
         if parted:
             self._part()
         timed = batch is not None
-        if timed and not self._fixed and self._loop_trial is None:
+        if timed and not self._fixed:
             timed = self._follow_layout(layout_of(batch) if self._by_layout else ())
-        trial = self._trial_of_a_loop(mode)
-        loop = trial is not None and trial.now == LOOP
-        return timed and (self.searching or (trial is not None and not trial.done)), loop
+        return timed and self.searching
 
     def _follow_layout(self, layout: Layout) -> bool:
         """Take the width for the layout of a batch; return True if the step may be timed."""
@@ -132,24 +124,9 @@ class ShardWidths:
     def _trial(self) -> Trial[int] | None:
         return None if self._layout is None else self._trials[self._layout]
 
-    def _trial_of_a_loop(self, mode: Callable[[], str]) -> Trial[str] | None:
-        """Return the comparison with a loop; None while steps are captured, or may yet be."""
-        if self._loop_trial is None and self._asked.on_cpu and not self.searching:
-            if self._key not in self._cannot and mode().startswith("eager"):
-                self._cannot[self._key] = mode()
-            if self._key in self._cannot:
-                asked = self._asked.width is not None  # who gives a width gets the same bits in each run
-                key = None if asked else self._key
-                self._loop_trial = Trial((FUSED, LOOP), key, timed=_TIMED, untimed=1, level=LOOP_LEVEL)
-                if asked:
-                    self._loop_trial.settle(LOOP if asks_for_numbers(self._array) else FUSED)
-                self._fused_width = self.width
-                self._follow_loop_trial(self._loop_trial)
-        return self._loop_trial
-
     def _part(self) -> None:
         """Give each model a shard of its own, unless the user has asked for a width."""
-        if self._asked.width is None and self.width > 1 and self._loop_trial is None:
+        if self._asked.width is None and self.width > 1:
             if self._trial is not None:
                 self._trial.settle(1)
             self._fixed, self._by_layout, self.width, self.parted = True, False, 1, True
@@ -166,27 +143,13 @@ class ShardWidths:
     def _is_heavy(self, seconds: float) -> bool:
         return seconds / self._models_per_core > _HEAVY_STEP_S[False]
 
-    def add(self, seconds: float, captured: bool, loops: bool, eager: bool = False) -> None:
-        """Take the time of a step of which `follow` wants it.
+    def add(self, seconds: float, captured: bool, eager: bool = False) -> None:
+        """Take the time of a step of which `follow` wants it. The search ends with a heavy or a light model.
 
         Args:
             captured: True for a step that was replayed.
-            loops: True for one of models that ran in a loop.
             eager: True for one of all models at once that cannot be captured, as none after it.
         """
-        if self.searching:
-            self._add_of_width(seconds, captured, eager)
-            return
-        trial = self._loop_trial
-        assert trial is not None
-        refused = trial.now == LOOP and not loops
-        trial.add(seconds)
-        if refused:
-            trial.settle(FUSED)
-        self._follow_loop_trial(trial)
-
-    def _add_of_width(self, seconds: float, captured: bool, eager: bool) -> None:
-        """Take the time of a step for the search of a width, which ends with a heavy or a light model."""
         trial, of_model = self._trial, seconds / self._models_per_core
         assert trial is not None
         width = trial.now
@@ -199,34 +162,15 @@ class ShardWidths:
                 trial.settle(width, keep=True)
         self.width = trial.now
 
-    def _follow_loop_trial(self, trial: Trial[str]) -> None:
-        """Take the width of the next step; shards of a loop are wide, unless its models are heavy."""
-        heavy = trial.least(FUSED) / self._models_per_core > _HEAVY_LOOP_S
-        wide = trial.now == LOOP and self._asked.width is None and not heavy
-        self.width = self._wide if wide else self._fused_width
-        if trial.done:
-            run_in_a_loop(self._array, None, trial.why if trial.now == LOOP else "")
-
     @property
     def steady(self) -> bool:
         """True if `follow` has nothing to choose for a replayed step on a batch of the last layout."""
-        return not self._by_layout and self._loop_trial is None and not self.searching
+        return not self._by_layout and not self.searching
 
     @property
     def searching(self) -> bool:
         """True while a search for a width is under way."""
         return self._trial is not None and not self._trial.done
-
-    @property
-    def in_a_loop(self) -> bool | None:
-        """True or False once it is chosen whether steps that cannot be captured run in a loop; None before."""
-        trial = self._loop_trial
-        return trial.now == LOOP if trial is not None and trial.done else None
-
-    @property
-    def refusal(self) -> str:
-        """Mode of the steps before they ran in a loop: why they cannot be captured."""
-        return self._cannot[self._key]
 
 
 def layout_of(batch: Any) -> Layout:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Plain modules on an array's storage, against separate models over some steps."""
 
+import copy
+import math
+
 import pytest
 import torch
 
@@ -251,3 +254,61 @@ def test_images_of_one_channel_that_are_viewed_as_rows(batch):
     array = dnnsuite.fuse(models)
     outputs = torch.stack(PlainModels(array._root, 3).run([((x,), {})] * 3))
     assert_near(outputs, torch.stack([model(x) for model in models]))
+
+
+class Judged(torch.nn.Module):
+    """Each model has a list and a best of its own, inside of a whole that runs model by model, too."""
+
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.layer, self.seen, self.best, self.factor = torch.nn.Linear(3, 3), [], math.inf, factor
+
+    def forward(self, x):
+        y = self.layer(x) * self.factor
+        self.best = min(self.best, y.sum().item())
+        self.seen.append(round(y.mean().item(), 9))
+        return y * len(self.seen) + self.best
+
+
+class Whole(torch.nn.Module):
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.judged, self.log = Judged(factor), {}
+
+    def forward(self, x):
+        y = self.judged(x)
+        self.log[len(self.log)] = y.mean().item()
+        return y * (1 + self.log[0])
+
+
+def note_on_a_layer(model):
+    model.judged.layer.note = "seen"
+
+
+def reference(model):
+    model.judged.again = model.judged.layer
+
+
+def begun_anew(model):
+    model.judged.seen = []
+    model.judged.again = model.judged.layer
+
+
+@pytest.mark.parametrize("change", [note_on_a_layer, reference, begun_anew])
+@pytest.mark.parametrize("factors", [[1.0, 1.0], [1.0, 2.0]])
+def test_models_that_are_made_anew_go_on_with_what_each_has_left(factors, change):
+    models = [model.double() for model in make_models(Whole, 2)]
+    for model, factor in zip(models, factors, strict=True):
+        model.judged.factor = factor
+    array, separate = dnnsuite.fuse(models), copy.deepcopy(models)
+    for step, x in enumerate(torch.randn(6, 2, 4, 3, dtype=torch.float64)):
+        expected = torch.stack([model(one) for model, one in zip(separate, x, strict=True)])
+        torch.testing.assert_close(array(x), expected)
+        if step in (1, 3):
+            change(array)
+            list(map(change, separate))
+    for index, model in enumerate(separate):
+        one = array[index]
+        assert one.judged.seen == model.judged.seen
+        assert one.judged.best == pytest.approx(model.judged.best)
+        assert list(one.log) == list(model.log)

@@ -121,7 +121,9 @@ class KeptState:
             self._parameters = [(memory, memory.clone()) for memory in each]
             stream: Any = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)  # for all parts of the array
             self._stream = None if stream is None else (stream, stream.clone())
-        kept = [keep_names(vars(module), _is_a_users) for module in modules if is_fused(module)]
+        fused = [module for module in modules if is_fused(module)]
+        apart = [one for module in fused for one in _run_apart(module)]
+        kept = [keep_names(vars(module), _is_a_users) for module in (*fused, *apart)]
         values = [value for one in kept for value in one.parts]
         with hidden_from_modes():
             self._contents = contents_of(values if objects and first else ())
@@ -133,7 +135,7 @@ class KeptState:
             kept += [each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)]
         if objects and first:
             kept += [_keep_flag(p) for p in held if p.is_leaf]
-        self._attributes = kept
+        self._attributes = kept + [_keep_parts(vars(module)) for module in fused]
         self.numbers = SharedNumbers(others) if first else None
 
     def changed(self) -> bool:
@@ -198,6 +200,30 @@ def in_capture() -> bool:
 
 def _joined(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+def _run_apart(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Yield the modules of models that run one by one in place of one: what their code has set is in these."""
+    parts: Any = vars(module)["_fused_parts"]
+    for model in () if parts is None or parts.plain is None else parts.plain.models:
+        yield from model.modules()
+
+
+def _keep_parts(held: dict[str, Any]) -> Kept:
+    """Keep whether a module has models apart, and values that differ: models that a try has made go with it, for their
+    code has run."""
+    names = ("_fused_parts", "_fused_own", "_fused_withheld")
+
+    def read() -> list[Any]:
+        return [getattr(held["_fused_parts"], "plain", None), *map(held.get, names)]
+
+    def write(content: list[Any]) -> None:
+        plain, parts, *_ = content
+        held.update(zip(names, content[1:], strict=True))
+        if parts is not None:
+            parts.plain = plain
+
+    return Kept(read, write, lambda content: ())
 
 
 def _keep_flag(parameter: torch.Tensor) -> Kept:

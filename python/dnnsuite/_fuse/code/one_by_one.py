@@ -1,44 +1,34 @@
 # SPDX-License-Identifier: MIT
 """Run the models of a module one by one, for code that cannot run for all of them at once: each is a plain torch module
-on the storage of the array (`plain_models.py`), with the array's random numbers.
-
-Models with attributes of their own keep them in `trees`, arrays of one, until plain models are made of these.
+on the storage of the array (`plain_models.py`), with the array's random numbers. What a model has of its own is in its
+module, and nowhere else; only before the first call, and in a copy of the array, it waits in a dictionary.
 """
 
 from __future__ import annotations
 
-import types
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
 
-from ..._state import Watch
 from ..._torch import tree_flatten, tree_leaves, tree_unflatten
-from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, WritesShared, outside, state
 from ..hooks import counterparts
-from ..left_tensors import give_attributes, may_change_in_place
-from ..module_copies import copied
-from ..single_model import model_of
+from ..left_tensors import is_users_state, value_of_model
 from ..slices import tree as modules_of
-from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .joined_outputs import OfEachModel, joined
 from .plain_models import PlainModels, following, version_of
 
 _NUMBERS = (bool, int, float, complex, str)
-_FUNCTIONS = (types.FunctionType, types.MethodType, partial)
 
 
 def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield by name the modules that run one by one in place of `module`, a part of an array, if any do."""
     parts: Any = vars(module).get("_fused_parts")
-    groups = [plain.models for plain in plain_models_of(module) if plain.follow()]
-    if parts is not None and parts.plain is None:
-        groups.append(parts.trees)
-    for models in groups:
+    if parts is not None:
+        parts.models()  # those that differ are there before their first call
+    for models in (plain.models for plain in plain_models_of(module) if plain.follow()):
         for index, model in enumerate(models):
             for path, part in model.named_modules():
                 yield f"{path} of model {index}", part
@@ -69,78 +59,57 @@ def reads_own_values(array: torch.nn.Module) -> bool:
 
 
 class ModelParts:
-    """Models of `module` that run one by one. `trees` are those of models whose attributes differ.
+    """Models of `module` that run one by one.
+
+    Args:
+        begin: attributes that each model has of its own and begins with, of models that differ in some. Modules and
+            parameters in them are those of `module`.
 
     Attributes:
         mark: stands for what the models hold and nobody can compare; a copy, which may be of other models, has another.
     """
 
-    def __init__(self, module: Any, trees: Sequence[torch.nn.Module] | None = None) -> None:
+    def __init__(self, module: Any, begin: Sequence[dict[str, Any]] | None = None) -> None:
         self.module = module
-        self.own = trees is not None
-        self.trees: list[Any] = list(trees or [])
+        self.own = begin is not None
+        self.begin: list[dict[str, Any]] = list(begin or [])
         self.plain: PlainModels | None = None
         self.mark = object()
-        self._seen = self._watches() if self.own else {}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out, in a copy, the modules made for calls: they hold tensors of the last one, and are made again."""
-        return {**vars(self), "mark": object(), "plain": None, "trees": self.trees if self.own else [], "_seen": {}}
-
-    def _watches(self) -> dict[Any, Watch]:
-        """Watch what the array's modules hold."""
-        return {part: Watch(vars(part), may_change_in_place) for part in self.module.modules() if is_fused(part)}
-
-    def follow(self) -> None:
-        """Let models that have their own attributes have what was changed in place in those that they share."""
-        if not self.own:
-            return
-        before, self._seen = self._seen, self._seen or self._watches()
-        for path, part in self.module.named_modules() if before else ():
-            watch = before.get(part)
-            changed = [] if watch is None else watch.changed(vars(part))
-            names = [name for name in changed if name not in part._fused_withheld]
-            for tree in self.trees if names else ():
-                own = dict(tree.named_modules()).get(path)
-                if own is not None:
-                    give_attributes(part, own, names)
+        own = [self.attributes(index, self.module) for index in range(self.module._fused_B)] if self.own else []
+        return {**vars(self), "mark": object(), "plain": None, "begin": own}
 
     def models(self) -> list[Any]:
-        """List the modules that hold what the models' code has set."""
-        if self.plain is not None and (self.plain.has_run or not self.trees):
-            return list(self.plain.models)
-        return list(self.trees)
+        """List the modules that hold what the models' code has set; none if it has not run, and they do not differ."""
+        return list(self.plain_models().models) if self.own or self.plain is not None else []
 
     def attributes(self, index: int, target: torch.nn.Module) -> dict[str, Any]:
-        """Copy the plain attributes of model `index` that may differ, with modules of `target` in them."""
-        sources: list[Any] = [self.trees[index]] if self.own else []
-        if self.plain is not None and self.plain.has_run and self.plain.follow():
-            sources.append(self.plain.models[index])
-        found: dict[str, Any] = {}
-        for tree in sources:
-            # A layer of ours has attributes of its own, and some of torch's in another form.
-            held = vars(model_of(tree, 0) if isinstance(tree, ArrayModule) else tree)
-            memo = counterparts(tree, target)
-            for name, value in held.items():
-                bound = name in found and isinstance(value, _FUNCTIONS)  # a plain model's function holds that model
-                if self._is_own(name, value) and not bound:
-                    found[name] = _detached_copy(value, memo)
-        return found
+        """Copy the plain attributes of model `index` that may differ, with modules and parameters of `target` in
+        them."""
+        if self.plain is None:
+            source, held, replaced = self.module, self.begin[index] if self.own else {}, set[str]()
+        else:
+            source, replaced = self.plain.models[index], self.plain.replaced()
+            held = vars(source)
+        memo = counterparts(source, target)
+        own = {name: value for name, value in held.items() if self._is_own(name, value) and name not in replaced}
+        return {name: value_of_model(value, 0, memo) for name, value in own.items()}
 
     def withhold(self, names: Iterable[str]) -> None:
         """Let each model have its own of the attributes `names`, too. The module keeps what it has there: to take it
         away would be a change that models follow."""
+        self.own = True
         self.module._fused_withheld = self.module._fused_withheld.union(names)
 
-    def look(self) -> None:
-        """Take over what calls have changed in the models since their trees were made, as a counter."""
-        for index, tree in enumerate(self.trees if self.own else ()):
-            if not isinstance(tree, ArrayModule):
-                tree.__dict__.update(self.attributes(index, tree))
+    def forget(self, name: str) -> None:
+        """Let no model begin with an attribute of its own that was set in all."""
+        for own in self.begin:
+            own.pop(name, None)
 
     def _is_own(self, name: str, value: Any) -> bool:
-        known = name in NO_ATTRIBUTES or not isinstance(value, _NUMBERS)
-        return name in self.module._fused_withheld or not known
+        return name in self.module._fused_withheld or (is_users_state(name, value) and not isinstance(value, _NUMBERS))
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
@@ -220,10 +189,3 @@ def _joined(outputs: Sequence[Any]) -> Any:
     if any(type(leaf) is ModelTensor for leaf in tree_leaves(outputs)):
         raise NotFusable("its code looks at tensors of other modules")
     return joined(outputs, ModelTensor)
-
-
-def _detached_copy(value: Any, memo: dict[int, Any]) -> Any:
-    # What a forward has made of parameters (a normalized weight) refers to their gradients, which no copy has.
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    return copied(value, memo)

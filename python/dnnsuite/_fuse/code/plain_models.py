@@ -25,7 +25,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.shared import is_shared
-from ..hooks import take_hooks
+from ..hooks import counterparts, take_hooks
 from ..rules.once import shared_write
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
@@ -57,7 +57,8 @@ class Seen:
 class PlainModels:
     """The models of `module` as torch modules of the user's own classes, which share its storage."""
 
-    def __init__(self, module: Any, B: int) -> None:
+    def __init__(self, module: Any, B: int, before: PlainModels | None = None) -> None:
+        """`before` are those that these take the place of: what their code has set goes on."""
         self.module, self.B = module, B
         self.complete = True  # all parameters can be exchanged
         self.has_run = False  # what the models' code has set is in these models
@@ -79,6 +80,19 @@ class PlainModels:
             for owner in part.owners:
                 take_hooks(part.module, owner)
         self._seen: dict[Any, Seen] = {}  # by kind of call
+        if before is not None:
+            self._begin_as(before)
+
+    def _begin_as(self, before: PlainModels) -> None:
+        """Let the models have what the code of those `before` has left in attributes of the user's modules."""
+        self.has_run = before.has_run
+        memos = [counterparts(old, new) for old, new in zip(before.models, self.models, strict=True)]
+        known = {id(part.module): part for part in before._parts}
+        adopted = {id(part) for *_, plain in self._adopted for part in plain._parts}
+        for part in self._parts:
+            old = known.get(id(part.module))
+            if old is not None and is_fused(part.module) and id(part) not in adopted:
+                part.begin_as(old, memos)
 
     def _take_over_parts(self) -> None:
         """Adopt the models of parts that run one by one: what their code has set, and sets from now on, is in these,
@@ -88,7 +102,7 @@ class PlainModels:
             held = part.__dict__.get("_fused_parts") if path else None
             if held is None or part._fused_refers_outside():
                 continue
-            if held.own or (held.plain is not None and held.plain.follow()):
+            if held.own or held.plain is not None:
                 self._adopted.append((part, held, held.plain_models()))
                 above, _, name = path.rpartition(".")
                 for model, own in zip(self.models, held.plain.models, strict=True):
@@ -173,6 +187,15 @@ class PlainModels:
                 return False
         followed = [part.follow() for part in self._parts]
         return all(followed)
+
+    def replaced(self) -> set[str]:
+        """Name the attributes of the module that were set in the array since, and that the models could not take."""
+        self.follow()
+        return self._parts[0].replaced
+
+    def outdate(self) -> None:
+        """Let the models be made anew before the next call."""
+        self._parts[0].outdated = True
 
     def layers_set(self) -> list[Any]:
         """List what the models' code has set in layers, by the place of the layer."""
@@ -406,7 +429,7 @@ def following(plain: PlainModels | None, module: Any, B: int) -> PlainModels:
         return plain
     if plain is not None:
         plain.give_settings()
-    return PlainModels(module, B)
+    return PlainModels(module, B, plain)
 
 
 _UNSEEN = Seen(writes_arguments=False, draws=False)

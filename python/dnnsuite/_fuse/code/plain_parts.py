@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..hooks import hooks_in, take_hooks
 from ..layer_settings import keep_settings, value_of_all
-from ..left_tensors import give_attributes, may_change_in_place, tensors_in
+from ..left_tensors import give_attributes, is_users_state, may_change_in_place, tensors_in, value_of_model
 from ..rebound import holds_module
 from ..single_model import parts_of
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
@@ -31,6 +31,7 @@ class Part:
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self.outdated = False  # the plain models must be made anew
+        self.replaced = set[str]()  # what they then have of the array
         self._settings = self._settings_now()
         self._arguments = self._arguments_now()
 
@@ -91,12 +92,11 @@ class Part:
 
     def follow(self) -> bool:
         """Set in the plain models what was set in the array; return False if they must be made anew."""
-        self.outdated = self.outdated or not self._follow()
+        self.outdated = not self._follow() or self.outdated
         return not self.outdated
 
     def _follow(self) -> bool:
-        if list(self.module._modules.values()) != self.children:
-            return False
+        can_follow = list(self.module._modules.values()) == self.children
         if hooks_in(self.module) != self.hooks:
             self._follow_hooks()
         held = vars(self.module)
@@ -115,14 +115,15 @@ class Part:
                 or isinstance(value, StandIn)
                 or holds_module(value)
             ):
-                return False
+                self.replaced.add(name)
+                can_follow = False
             else:
                 self.taken = {own: value for own, value in self.taken.items() if own != name}  # no more
                 for index, owner in enumerate(self.owners):
                     owner.__dict__.pop(name, None)
                     if name in held:
                         give_attributes(self.module, owner, [name], index)
-        return True
+        return can_follow
 
     def _follow_hooks(self) -> None:
         """Give the plain models the hooks that were registered in the array, beside those of their own code."""
@@ -132,6 +133,14 @@ class Part:
                 for key in old.keys() - new.keys():
                     held.pop(key, None)
                 held.update({key: hook for key, hook in new.items() if key not in old})
+
+    def begin_as(self, before: Part, memos: Sequence[dict[int, Any]]) -> None:
+        """Begin with what code has left in models that these take the place of, unless it was set in the array since;
+        `memos`, one of each model, have the copies of what is in them."""
+        for owner, old, memo in zip(self.owners, before.owners, memos, strict=True):
+            kept = {n: v for n, v in vars(old).items() if is_users_state(n, v) and n not in before.replaced}
+            vars(owner).update({name: value_of_model(value, 0, memo) for name, value in kept.items()})
+        self.taken = dict(vars(self.owners[0]))
 
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""

@@ -18,12 +18,10 @@ from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_for
 from ...nn.random_streams import FUNCTION_STREAM
 from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
-from ..hooks import counterparts, hooks_so_far, remove_hooks_since
-from ..left_tensors import value_of_model
+from ..hooks import hooks_so_far, remove_hooks_since
 from ..module_copies import copied
 from ..rebound import refers_outside
 from ..rules.table import settle_since
-from ..slices import narrow
 from ..sparse_buffers import SparseBuffers
 from .call_user_code import enter
 from .checkpoints import start_anew
@@ -33,7 +31,7 @@ from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
-from .own_values import names_of_own, read_number, set_for_all, take_own
+from .own_values import names_of_own, own_attributes, read_number, set_for_all, take_own
 from .per_model_factories import drawing_alone, making
 from .plain_draws import ONE_GENERATOR
 from .sequential import Sequential
@@ -258,13 +256,10 @@ class UserModule(SparseBuffers, OwnTensors):
         names = names_of_own(self)
         if self._fused_own is None:
             return None
-        trees = [narrow(self, index, 1) for index in range(self._fused_B)]  # type: ignore[arg-type]
-        for tree in trees:
-            take_own(tree)
-            tree._fused_report = ModuleCoverage()
+        begin = [own_attributes(self, index, {}) for index in range(self._fused_B)]
         self._fused_own = None
         self._fused_withhold(names)
-        return ModelParts(self, trees)
+        return ModelParts(self, begin)
 
     def _fused_withhold(self, names: Iterable[str]) -> None:
         """Take away attributes that differ: code for all models must not see those of the first."""
@@ -324,7 +319,7 @@ class UserModule(SparseBuffers, OwnTensors):
             written = self.__dict__.get("_fused_written", {})
             self.__dict__["_fused_written"] = {**written, name: written.get(name, 0) + 1}
             set_for_all(self, name, value)
-            self._fused_set_in_models(name, value)
+            self._fused_set_in_models(name)
 
     def __delattr__(self, name: str) -> None:
         refuse_deletion(self, name)  # type: ignore[arg-type]
@@ -338,12 +333,11 @@ class UserModule(SparseBuffers, OwnTensors):
         copies_of_shared(self, memo)  # type: ignore[arg-type]
         return copied(self, memo)
 
-    def _fused_set_in_models(self, name: str, value: Any) -> None:
+    def _fused_set_in_models(self, name: str) -> None:
         """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
         parts = self._fused_parts
         if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
-            for index, tree in enumerate(parts.trees):
-                setattr(tree, name, value_of_model(value, index, counterparts(self, tree)))  # type: ignore[arg-type]
+            parts.forget(name)  # plain models follow by themselves
             self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __reduce_ex__(self, protocol: Any) -> Any:

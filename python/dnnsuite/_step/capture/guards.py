@@ -303,7 +303,7 @@ def _one_by_one(module: torch.nn.Module, era: object) -> Any:
     parts, report = module.__dict__.get("_fused_parts"), module.__dict__.get("_fused_report")
     own: tuple[Any, ...] = ()
     if parts is not None and parts.own:  # each model's, which are others in another shard
-        own = tuple(module_facts(tree, (era, parts.mark)) for tree in parts.trees)
+        own = tuple(module_facts(tree, (era, parts.mark)) for tree in parts.models())
     return own, report is not None and report.reason
 
 
