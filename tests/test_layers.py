@@ -133,6 +133,8 @@ TESTED_BY: dict[str, str] = {
     "cpp/fused/schema.cpp": "ops/test_operators.py",
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
     "cpp/host/torch_allocator.cpp": "test_memory.py",
+    "cpp/replay/replay.cpp": "_step/capture/test_replay.py",
+    "_step/capture/torchscript.py": "_step/capture/test_script.py",
     "_step/shard.py": "_step/test_runner.py",
     "data/_crc32c.py": "data/test_tfrecord.py",
     "jobs/model_parts.py": "jobs/test_declared_job.py",

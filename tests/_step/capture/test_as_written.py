@@ -11,7 +11,7 @@ import torch
 import dnnsuite
 from captured_steps import STEPS, adam, batches, check, cross_entropy, mlp, train
 from dnnsuite import optim
-from dnnsuite._step.capture import library, record, script
+from dnnsuite._step.capture import library, record, script, torchscript
 from dnnsuite._step.capture import step as step_module
 from helpers import make_models
 
@@ -203,8 +203,9 @@ def test_a_step_runs_as_written_whatever_torchs_interpreter_fails_with(monkeypat
     if name == "a schema":
         monkeypatch.setattr(record, "operator_of", replacement)
     else:
-        monkeypatch.setattr(script, "create_function" if name == "a replay" else name, replacement)
-    monkeypatch.setattr(script, "FUNCTIONS", script.Functions())
+        monkeypatch.setattr(torchscript, "create_function" if name == "a replay" else name, replacement)
+    monkeypatch.setattr(script, "REPLAY", None)
+    torchscript.compiled.cache_clear()
     monkeypatch.setattr(library, "SHARED", library.SharedRecordings())
     eager, _ = train(mlp, adam, False)
     found, mode = train(mlp, adam, True)

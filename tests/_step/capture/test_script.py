@@ -7,17 +7,27 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite._step.capture import script as capture_script
+from dnnsuite._step.capture import torchscript
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
-from dnnsuite._step.capture.script import Functions, NotScriptable, Script, Scripts
+from dnnsuite._step.capture.script import NotScriptable, Script, Scripts
 
 
-def script(function, *inputs, functions=None):
+@pytest.fixture(params=["boxed calls", "torchscript"], autouse=True)
+def replay(request, monkeypatch):
+    if request.param == "torchscript":
+        monkeypatch.setattr(capture_script, "REPLAY", None)
+    elif capture_script.REPLAY is None:
+        pytest.skip(str(capture_script.no_replay))
+    return request.param
+
+
+def script(function, *inputs):
     with StepRecorder(inputs) as recorder, torch.no_grad():
         result = function(*inputs)
     assert recorder.recording.refusal is None
     recorder.recording.losses = recorder.slot(result).index
-    return Script(make_plan(recorder.recording), Functions() if functions is None else functions)
+    return Script(make_plan(recorder.recording))
 
 
 FUNCTIONS = {
@@ -70,15 +80,7 @@ def test_writes_into_what_stays_and_into_lists_of_it():
     assert other.eq(3).all()
 
 
-def test_shards_of_one_shape_share_a_function():
-    functions = Functions()
-    for bias in (torch.zeros(3), torch.ones(3)):
-        made = script(lambda x, bias=bias: x + bias, torch.zeros(3), functions=functions)
-        assert torch.equal(made([torch.zeros(3)]), bias)
-    assert len(functions) == 1
-
-
-def test_leaves_the_interpreters_settings_as_they_are():
+def test_leaves_torchs_settings_as_they_are():
     made = script(lambda x: x + 1, torch.zeros(3))
     made([torch.zeros(3)])
     assert torch._C._get_graph_executor_optimize()
@@ -104,14 +106,19 @@ def test_an_error_names_the_operator():
         made([torch.randn(3), torch.tensor([0, 7])])
 
 
-def test_a_torch_without_the_interpreter_is_named(monkeypatch):
-    monkeypatch.setattr(capture_script, "no_script", "torch 9.9 has no torch._C.parse_ir")
+def test_a_torch_without_any_replay_is_named(monkeypatch):
+    monkeypatch.setattr(capture_script, "REPLAY", None)
+    monkeypatch.setattr(torchscript, "no_script", "torch 9.9 has no torch._C.parse_ir")
     with StepRecorder([]) as recorder:
         pass
     with pytest.raises(NotScriptable, match=r"^torch 9\.9 has no torch\._C\.parse_ir$"):
         Scripts().prepare(None, recorder.recording, (), [], [])
 
 
-def test_a_number_that_the_interpreter_does_not_know_is_named():
-    with pytest.raises(NotScriptable, match=r"no operator for aten\.add.* as it was called"):
-        script(lambda x: torch.ops.aten.add.Scalar(x, True), torch.randn(3))
+def test_a_number_that_torchscript_does_not_know_is_named(replay):
+    if replay == "torchscript":
+        with pytest.raises(NotScriptable, match=r"no operator for aten\.add.* as it was called"):
+            script(lambda x: torch.ops.aten.add.Scalar(x, True), torch.randn(3))
+    else:
+        made = script(lambda x: torch.ops.aten.add.Scalar(x, True), torch.randn(3))
+        assert made([torch.zeros(1)]).tolist() == [1]

@@ -1,75 +1,62 @@
 # SPDX-License-Identifier: MIT
-"""Run a list of operators from C++, without Python's interpreter lock, by torch's TorchScript interpreter.
+"""Run a list of operators from C++, without Python's interpreter lock, as boxed calls of torch's (`cpp/replay`).
 
-It accepts every operator (torch's stable C++ interface none with a Scalar argument), looks each up once, frees a tensor
-after its last use, and takes a third of the time of calls from Python. Its optimizer is off: operators run in recorded
-order.
+The library looks each operator up once, runs them in recorded order, and frees a tensor after its last use. It needs
+torch's own C++ interface, for the stable one gives no operator a Scalar, so there is one for each torch; under others
+TorchScript's interpreter serves.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import operator
-import re
-import threading
+import importlib.util
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ... import _memory as memory
-from ..._torch import below_autograd, create_function, get_graph_optimize, no_script, parse_ir, set_graph_optimize
 from ...ops import as_real
+from ...ops.library import library_folder
 from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
-from .plan import OperatorCall, ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
-
-_MEMORY_FORMATS = {
-    torch.contiguous_format: 0,
-    torch.preserve_format: 1,
-    torch.channels_last: 2,
-    torch.channels_last_3d: 3,
-}
-_KEEPS_DTYPE = frozenset(
-    f"aten::{name}" for name in ("masked_fill", "full_like", "fill", "scatter", "index_fill", "new_full")
-)
-_MOST = 256  # functions that are kept
-_KINDS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str", type(None): "NoneType"}
-_KINDS |= {torch.dtype: "int", torch.layout: "int", torch.memory_format: "int", torch.device: "Device"}
+from .plan import NotScriptable, ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
+from .torchscript import TorchScript
 
 
-class NotScriptable(Exception):
-    """Signal that the interpreter has no form for an operator or an argument; the message names it."""
+def _open() -> tuple[Any, str | None]:
+    """Open the library for this torch: (module, None), or (None, why there is none)."""
+    version, suffix = torch.__version__.partition("+")[0], sysconfig.get_config_var("EXT_SUFFIX")
+    if version.replace(".", "").isdigit():  # a version before a release is like no other
+        version = ".".join(version.split(".")[:2])
+    path = library_folder() / f"_replay-{version}{suffix}"
+    spec = importlib.util.spec_from_file_location("dnnsuite._replay", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        built = [one.name.removesuffix(suffix).partition("-")[2] for one in path.parent.glob(f"_replay-*{suffix}")]
+        found = f"torch {' and '.join(sorted(built))}" if built else "no torch"
+        return None, f"this build replays steps on a CPU under {found}, and this is torch {torch.__version__}"
+    try:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        return None, f"{path} does not load: {error}"
+    return module, None
 
 
-class Functions:
-    """Functions compiled in this process, latest last; equal steps of all shards and runners share one.
-
-    They hold no tensors.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: dict[Any, Callable[..., Any]] = {}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def of(self, writer: _Writer) -> Callable[..., Any]:
-        """Find the function for a plan, or compile it."""
-        text = writer.text()
-        key = text, repr(writer.constants)
-        with self._lock:
-            found = self._known.pop(key, None)
-            found = self._known[key] = found or _compile(text, writer.constants, writer.plan.calls)
-            if len(self._known) > _MOST:
-                del self._known[next(iter(self._known))]
-        return found
+REPLAY, no_replay = _open()
 
 
-FUNCTIONS = Functions()
+def program_of(plan: ReplayPlan) -> Any:
+    """Make the program of a plan: `program.on(kept)(inputs)` lists the losses and what the step leaves in modules,
+    where `kept` has the tensors of `plan.static`."""
+    if REPLAY is None:
+        return TorchScript(plan)
+    calls = [(c.op._schema.name, c.op._schema.overload_name, c.arguments, c.outputs) for c in plan.calls]
+    results = [plan.losses, *plan.left.values()]
+    return REPLAY.Program(plan.inputs, list(plan.static), calls, results, TensorSlot)
 
 
 class Scripts:
@@ -97,14 +84,12 @@ class Scripts:
     def prepare(
         self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
     ) -> Replay:
-        if no_script is not None:
-            raise NotScriptable(no_script)
         try:
             return self._replay(recording)
         except NotScriptable:
             raise
-        except Exception as error:  # its graphs are private to torch, and no two versions need to agree on them
-            raise NotScriptable(f"torch's interpreter refuses the step: {described(error)}") from error
+        except Exception as error:  # schemas and graphs are private to torch, and no two versions need to agree on them
+            raise NotScriptable(f"the step cannot be replayed: {described(error)}") from error
 
     def _replay(self, recording: StepRecording) -> Replay:
         guard, asserted = guard_of(recording)
@@ -151,16 +136,15 @@ class Script:
     guard: Replay | None = None
     _leave: Callable[[Any], None] | None = None
 
-    def __init__(self, plan: ReplayPlan, functions: Functions | None = None) -> None:
-        self._run = (FUNCTIONS if functions is None else functions).of(_Writer(plan))
+    def __init__(self, plan: ReplayPlan) -> None:
+        self._program = program_of(plan)
         self.plan = plan
-        order = [plan.inputs.index(slot) for slot in dict.fromkeys(plan.inputs)]
-        self._taken = operator.itemgetter(*order) if len(order) > 1 else lambda inputs: [inputs[i] for i in order]
-        self._static = list(plan.static.values())
-        self._watch(plan.roots)
+        self._keep(list(plan.static.values()), plan.roots)
 
-    def _watch(self, begin: Mapping[int, torch.Tensor]) -> None:
-        """Note where the memory of those tensors is that views were made of: `.data = ...` gives them another."""
+    def _keep(self, static: list[torch.Tensor], begin: Mapping[int, torch.Tensor]) -> None:
+        """Run on these tensors from now on. Note where the memory of those is that views were made of: `.data = ...`
+        gives them another."""
+        self._static, self._run = static, self._program.on(static)
         viewed = {slot for call in self.plan.views for slot in slots_of(call.arguments)} & self.plan.external
         self._begin = {slot: begin[slot] for slot in viewed if slot in begin}
         self._addresses = list(map(torch.Tensor.data_ptr, self._begin.values()))
@@ -183,8 +167,10 @@ class Script:
         plan except for `static`."""
         other = copy.copy(self)
         other.plan, other.guard, other._leave = plan, None, None
-        other._static = [] if begin is None else plan.on(begin)
-        other._watch(begin or {})
+        if begin is None:
+            other._static, other._run, other._begin = [], None, {}
+        else:
+            other._keep(plan.on(begin), begin)
         return other
 
     def leaves_in(self, array: torch.nn.Module) -> bool:
@@ -194,164 +180,11 @@ class Script:
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         if self._begin and list(map(torch.Tensor.data_ptr, self._begin.values())) != self._addresses:
-            self._static = self.plan.on(self._begin)
-            self._watch(self._begin)
-        before = get_graph_optimize()  # of this thread
-        try:
-            set_graph_optimize(False)
-            with below_autograd():
-                results = self._run(*self._taken(inputs), *self._static)
-            if self._leave is not None:
-                self._leave(zip(self.plan.left, results[1:], strict=False))
-            losses: torch.Tensor = results[0]
-            return losses
-        except RuntimeError as error:
-            raise RuntimeError(_explained(str(error))) from None
-        finally:
-            set_graph_optimize(before)
-
-
-class _Writer:
-    """Text of a graph. Constants are inputs of the text and get their values later, so that no value is printed and
-    parsed."""
-
-    def __init__(self, plan: ReplayPlan) -> None:
-        self.plan = plan
-        self.constants: list[Any] = []
-        self._kinds: list[str] = []
-        self._known: dict[str, str] = {}
-        self._lines: list[str] = []
-        self._looked_at: list[str] = []
-        self._names = 0
-        self._defined = set(plan.inputs) | set(plan.static)
-
-    def text(self) -> str:
-        slots = dict.fromkeys([*self.plan.inputs, *self.plan.static])
-        heads = [f"%t{slot} : {_kind_of(slot, self.plan)}" for slot in slots]
-        for call in self.plan.calls:
-            self._call(call)
-        heads += [f"%c{i} : {kind}" for i, kind in enumerate(self._kinds)]
-        tensors = [f"%t{slot}" for slot in (self.plan.losses, *self.plan.left.values())]
-        results = ", ".join([*tensors, *self._looked_at, "%zero"])
-        kinds = ", ".join([*["Tensor"] * len(tensors), *["int"] * (len(self._looked_at) + 1)])
-        self._lines.append("  %zero : int = prim::Constant[value=0]()")
-        self._lines.append(f"  %all : ({kinds}) = prim::TupleConstruct({results})")
-        return f"graph({', '.join(heads)}):\n" + "\n".join([*self._lines, "  return (%all)"])
-
-    def _name(self) -> str:
-        self._names += 1
-        return f"%v{self._names}"
-
-    def _line(self, kind: str, right: str) -> str:
-        name = self._name()
-        self._lines.append(f"  {name} : {kind} = {right}")
-        return name
-
-    def _constant(self, kind: str, value: Any) -> str:
-        key = f"{kind} {value!r}"
-        if key not in self._known:
-            self._known[key] = f"%c{len(self.constants)}"
-            self.constants.append(value)
-            self._kinds.append(kind)
-        return self._known[key]
-
-    def _argument(self, value: Any, declared: str, call: OperatorCall) -> str:
-        if isinstance(value, TensorSlot):
-            return f"%t{value.index}"
-        if isinstance(value, (list, tuple)):
-            return self._list(list(value), declared, call)
-        if type(value) not in _KINDS:
-            raise NotScriptable(f"{call.name} takes a {type(value).__name__}{call.place}")
-        if declared.endswith(("float", "float]")) and type(value) is int:
-            value = float(value)
-        if declared == "number" and type(value) is bool and _keeps_dtype(call):
-            value = int(value)  # the interpreter has no truth values among its numbers
-        kind = _KINDS[type(value)]
-        return self._constant(kind, _MEMORY_FORMATS[value] if isinstance(value, torch.memory_format) else value)
-
-    def _list(self, values: list[Any], declared: str, call: OperatorCall) -> str:
-        if not slots_of(values).isdisjoint(self.plan.numbers):
-            raise NotScriptable(f"{call.name} takes a list with a number that changes{call.place}")
-        if "Tensor" in declared:
-            kind = "Tensor?" if "Optional[Tensor]" in declared else "Tensor"
-            parts = ", ".join(self._argument(value, kind, call) for value in values)
-            return self._line(f"{kind}[]", f"prim::ListConstruct({parts})")
-        kind = next((kind for kind in ("int", "float", "bool") if kind in declared), "")
-        if not kind:
-            raise NotScriptable(f"{call.name} takes a list of {declared}{call.place}")
-        if not values:
-            return self._line(f"{kind}[]", "prim::ListConstruct()")
-        return self._constant(f"{kind}[]", [float(v) for v in values] if kind == "float" else values)
-
-    def _call(self, call: OperatorCall) -> None:
-        known = known_operator(call.op)
-        taken = [
-            self._argument(value, declared, call) for declared, value in zip(known.types, call.arguments, strict=True)
-        ]
-        names, unpack = [], []
-        for output in call.outputs if known.returns else ():
-            if isinstance(output, list):
-                names.append(f"{self._name()} : Tensor[]")
-                left = ", ".join(self._output(slot) for slot in output)
-                unpack.append(f"  {left} = prim::ListUnpack({names[-1].split(' ')[0]})")
-            else:
-                names.append(self._output(output))
-        left = ", ".join(names) + (" = " if names else "")
-        self._lines += [f"  {left}{known.name.replace('.', '::')}({', '.join(taken)})", *unpack]
-        if known.written_list is not None:
-            # The interpreter would drop the operator if nothing read the list of tensors that it writes into.
-            self._looked_at.append(self._line("int", f"aten::len({taken[known.written_list]})"))
-
-    def _output(self, slot: int | None) -> str:
-        """Name a result; a tensor that is written in place keeps its name."""
-        if slot is None or slot in self._defined:
-            return f"{self._name()} : Tensor"
-        self._defined.add(slot)
-        return f"%t{slot} : Tensor"
-
-
-def _kind_of(slot: int, plan: ReplayPlan) -> str:
-    return _KINDS[plan.numbers[slot]] if slot in plan.numbers else "Tensor"
-
-
-def _keeps_dtype(call: OperatorCall) -> bool:
-    """Return True if the result has the dtype of the first tensor, whatever the type of a number beside it."""
-    name = call.op._schema.name
-    return name.endswith("_") or name in _KEEPS_DTYPE
-
-
-def _compile(text: str, constants: Sequence[Any], calls: Sequence[OperatorCall]) -> Callable[..., Any]:
-    graph = parse_ir(text)
-    own = [node for node in graph.nodes() if not node.kind().startswith("prim::") and node.kind() != "aten::len"]
-    _fill_in(graph, constants)
-    for node, call in zip(own, calls, strict=True):
-        _check_operator(node, call)
-    made: Callable[..., Any] = create_function("step", graph)
-    return made
-
-
-def _fill_in(graph: Any, constants: Sequence[Any]) -> None:
-    first = next(iter(graph.nodes()))
-    graph.setInsertPoint(first)
-    names = list(graph.inputs())
-    start = len(names) - len(constants)
-    for place in reversed(range(len(constants))):
-        value = names[start + place]
-        constant = graph.insertConstant(constants[place])
-        value.replaceAllUsesWith(constant)
-        graph.eraseInput(start + place)
-
-
-def _check_operator(node: Any, call: OperatorCall) -> None:
-    """Raise NotScriptable if the interpreter chose another overload, by the arguments' types, than was recorded."""
-    found = node.schema()
-    wanted = known_operator(call.op).schema
-    name, overload = call.op._schema.name, call.op._schema.overload_name
-    if found == wanted or (overload == "Tensor" and found.startswith((f"{name}.Scalar(", f"{name}.Tensor_Scalar("))):
-        return  # a number where the schema says Tensor: the overload for numbers does the same
-    if not found.startswith(name):
-        raise NotScriptable(f"torch's interpreter has no operator for {call.name} as it was called{call.place}")
-    raise NotScriptable(f"torch's interpreter takes {found.split('(')[0]} for {call.name}{call.place}")
+            self._keep(self.plan.on(self._begin), self._begin)
+        losses, *left = self._run(inputs)
+        if self._leave is not None:
+            self._leave(zip(self.plan.left, left, strict=True))
+        return losses
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -370,13 +203,3 @@ def described(error: Exception) -> str:
     one."""
     line = next(iter(str(error).splitlines()), "")
     return line if line and type(error) is RuntimeError else f"{type(error).__name__}: {line}"
-
-
-def _explained(message: str) -> str:
-    """Put the operator in front of the interpreter's message."""
-    marked = re.search(
-        r"= ?([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE|^ *([\w.]+)::(\w+)\([^\n]*\n[ ~]*<--- HERE", message, re.M
-    )
-    name = ".".join(part for part in marked.groups() if part) if marked else "an operator"
-    lines = [line for line in message.splitlines() if line.strip()]
-    return f"{name} in a captured step: {lines[-1].removeprefix('RuntimeError: ')}"
