@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Seeds, devices, and what happens to tests that need a GPU."""
 
+import atexit
 import functools
 import gc
 import os
@@ -65,12 +66,19 @@ def _freeze():
     _modules[0] = len(sys.modules)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays: looking through it for garbage again and again finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     _freeze()
-
-
-def pytest_unconfigure():
-    gc.unfreeze()  # what ends with the process is collected as without
+    atexit.register(gc.unfreeze)  # what ends with the process is collected as without, after pytest's own collections
 
 
 def pytest_runtest_setup(item):

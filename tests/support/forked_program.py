@@ -28,6 +28,14 @@ class Ended(NamedTuple):
     stderr: str
 
 
+# What Python does with a file: its folder comes first in the path, and its name in the arguments.
+_SCRIPT = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 _host: list[subprocess.Popen[str]] = []
 
 
@@ -50,6 +58,11 @@ def run(program: str, *arguments: str, cwd: Path | None = None, env: Mapping[str
         status = int(answers.readline())
         said = [Path(folder, name).read_text() for name in ("stdout", "stderr")]
     return Ended(status, *said)
+
+
+def script(path: Path | str, *arguments: str, cwd: Path | None = None) -> Ended:
+    """Run a file of Python, as `python PATH ARGUMENTS` does, and wait for it."""
+    return run(_SCRIPT, str(path), *arguments, cwd=cwd)
 
 
 def _child(order: dict[str, Any]) -> None:
