@@ -36,11 +36,13 @@ sys.path[0] = os.path.dirname(sys.argv[0])
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
+cpu_s = 0.0  #: CPU seconds of all programs
 _host: list[subprocess.Popen[str]] = []
 
 
 def run(program: str, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
     """Run a program, with `sys.argv[1:]` as given and `env` beside this process's environment, and wait for it."""
+    global cpu_s
     if not _host or _host[0].poll() is not None:
         command = [sys.executable, __file__]
         _host[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)]
@@ -55,9 +57,10 @@ def run(program: str, *arguments: str, cwd: Path | None = None, env: Mapping[str
         }  # fmt: skip
         to.write(json.dumps(order) + "\n")
         to.flush()
-        status = int(answers.readline())
+        status, used_s = answers.readline().split()
+        cpu_s += float(used_s)
         said = [Path(folder, name).read_text() for name in ("stdout", "stderr")]
-    return Ended(status, *said)
+    return Ended(int(status), *said)
 
 
 def script(path: Path | str, *arguments: str, cwd: Path | None = None) -> Ended:
@@ -93,8 +96,8 @@ def _serve() -> None:
         if not child:
             _child(json.loads(line))
             return  # and end as any program does
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(status, flush=True)
+        _, status, used = os.wait4(child, 0)
+        print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, flush=True)
 
 
 if __name__ == "__main__":
