@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Seeds, devices, and what happens to tests that need a GPU."""
 
+import atexit
 import functools
 import gc
 import os
 import random
 import resource
 import signal
-import subprocess
 import sys
-from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -65,12 +64,19 @@ def _freeze():
     _modules[0] = len(sys.modules)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What is collected stays: looking through it for garbage again and again finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     _freeze()
-
-
-def pytest_unconfigure():
-    gc.unfreeze()  # what ends with the process is collected as without
+    atexit.register(gc.unfreeze)  # what ends with the process is collected as without, after pytest's own collections
 
 
 def pytest_runtest_setup(item):
@@ -92,7 +98,8 @@ _cpu_s = [0.0]  # when the phase under way began
 
 def _cpu() -> float:
     both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in both)
+    forks = sys.modules.get("forked_program")  # whose programs are no children of this process
+    return sum(each.ru_utime + each.ru_stime for each in both) + (forks.cpu_s if forks else 0.0)
 
 
 def pytest_runtest_logstart():
@@ -166,24 +173,18 @@ def _cache_of_this_session(tmp_path_factory):
 def _workers_are_forks():
     """Workers that a test's own process starts have torch already; `real_workers` start as users' do."""
     import forked_workers
-    from dnnsuite._runs import starters
-    from dnnsuite.pin import _partition
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(starters, "subprocess", SimpleNamespace(Popen=forked_workers.popen))
-        patch.setattr(_partition, "launch", forked_workers.launch)
+        forked_workers.fork_workers(patch)
         yield
 
 
 @pytest.fixture
 def real_workers(monkeypatch):
     """Workers are interpreters of their own, as outside of the tests."""
-    from dnnsuite import _C
-    from dnnsuite._runs import starters
-    from dnnsuite.pin import _partition
+    import forked_workers
 
-    monkeypatch.setattr(starters, "subprocess", subprocess)
-    monkeypatch.setattr(_partition, "launch", _C.launch)
+    monkeypatch.setattr(forked_workers, "enabled", False)
 
 
 @pytest.fixture

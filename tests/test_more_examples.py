@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from command_line import status
+from dnnsuite._runs.record import Metric
+from result_tables import a_record, write_record
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -34,7 +38,7 @@ def git(folder, *arguments):
     subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-def test_two_commits_are_compared(tmp_path):
+def test_two_commits_are_compared(tmp_path, monkeypatch, capsys):
     repository = tmp_path / "repository"
     repository.mkdir()
     git(repository, "init", "--quiet")
@@ -43,19 +47,32 @@ def test_two_commits_are_compared(tmp_path):
         (repository / "spirals.py").write_text(text)
         git(repository, "add", "spirals.py")
         git(repository, "commit", "--quiet", "--message", "a job")
-    places = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    # What it calls is run below, in this process: each call starts an interpreter otherwise, and one for its worker.
+    (tmp_path / "dnnsuite").write_text('#!/bin/sh\ngrep -c Tanh spirals.py; echo "$@"\n')
+    (tmp_path / "dnnsuite").chmod(0o755)
     sizes = ["--epochs", "2", "--iters-per-epoch", "3", "--device", "cpu", "--threads", "1"]
     done = subprocess.run(
         [str(EXAMPLES / "compare_commits.sh"), "HEAD~1", "HEAD", "spirals.py", *sizes, "--precisions", "fp32"],
         cwd=repository,
-        env={**os.environ, "PATH": os.pathsep.join(places), "TURNS": "1"},
+        env={**os.environ, "PATH": os.pathsep.join([str(tmp_path), os.environ["PATH"]]), "TURNS": "2"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "spirals" in done.stdout
-    assert "inconclusive" in done.stdout  # one run of a side is never a verdict
+    monkeypatch.chdir(repository)
+    *turns, _, compare = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in turns[::2]] == ["1", "0"] * 2  # the job of each commit, in turn
+    for name, turn, words in zip(["base", "head"] * 2, "1122", turns[1::2], strict=True):
+        assert Path(words[words.index("--out") + 1]).parts[-2:] == (name, turn)
+        assert status(*words, "--dry-run") == 0
+    for side in ("base", "head"):
+        metric = Metric("throughput", 100.0, "points/s")
+        write_record(tmp_path / side / "1", a_record(side, mode="serial", job="spirals", metrics=(metric,)))
+    assert [Path(folder).name for folder in compare[1:3]] == ["base", "head"]
+    capsys.readouterr()
+    assert status("compare", str(tmp_path / "base"), str(tmp_path / "head"), *compare[3:]) == 0
+    assert "inconclusive" in capsys.readouterr().out  # one run of a side is never a verdict
     worktrees = subprocess.run(["git", "worktree", "list"], cwd=repository, capture_output=True, text=True)
     assert len(worktrees.stdout.splitlines()) == 1
 

@@ -70,7 +70,7 @@ def test_steps_that_try_several_ways_are_not_measured():
 
 def test_a_thread_of_its_own_is_measured_where_there_are_several(monkeypatch):
     monkeypatch.setenv("DNNSUITE_NEIGHBOURS", "ignore")
-    found = measure(Sleeps(), threads=2, Bs=(1, 2))
+    found = measure(Sleeps(), threads=2, Bs=(1,), budget_s=0.5)
     assert found.alone is not None
     assert found.threads == 2
 

@@ -3,7 +3,6 @@
 
 import csv
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +15,14 @@ import step_roof
 import torch
 from setting import Setting
 
+import forked_program
 from dnnsuite.errors import Error
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/fused.py"
 
 
 def run(*arguments):
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=200, check=False
-    )
+    return forked_program.script(SCRIPT, *map(str, arguments))
 
 
 def rows_in(folder):

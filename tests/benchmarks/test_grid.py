@@ -3,7 +3,6 @@
 
 import csv
 import itertools
-import subprocess
 import sys
 
 import grid
@@ -16,6 +15,7 @@ from grid_cells import MOST_FLOP, MOST_NUMBERS
 from grid_spaces import SPACES
 from pairwise import pairwise
 
+import forked_program
 from dnnsuite.errors import InvalidArgument
 
 FACTORS = {"a": [1, 2, 3], "b": [1, 2, 3, 4], "c": ["x", "y"], "d": [0, 1, 2]}
@@ -160,16 +160,17 @@ def test_cells_without_cold_times_are_timed_anew(tmp_path):
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    command = [sys.executable, grid.__file__, "--op", "layer_norm", "--cells", "2", "--models", "2"]
-    fast = ["--rounds", "1", "--segment", "0.001", "--markdown", tmp_path / "results/grid.md"]
-    told = subprocess.run([*command, *fast], capture_output=True, text=True, check=True, timeout=100, cwd=tmp_path)
+    command = [grid.__file__, "--op", "layer_norm", "--cells", "2", "--models", "2"]
+    fast = ["--rounds", "1", "--segment", "0.001", "--markdown", str(tmp_path / "results/grid.md")]
+    told = forked_program.script(*command, *fast, cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
     assert "the 10 worst of 2" in told.stdout
     written = tmp_path / "results/grid.csv"
     rows = list(csv.DictReader(written.read_text(encoding="utf-8").splitlines()))
     assert [row["op"] for row in rows] == ["layer_norm"] * 2
     assert (tmp_path / "results/grid.md").read_text(encoding="utf-8").startswith("# Operators over a grid")
     written.write_text("".join(written.read_text(encoding="utf-8").splitlines(True)[:2]), encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", [*map(str, command[1:]), *map(str, fast), "--resume", "--as-it-is"])
+    monkeypatch.setattr(sys, "argv", [*command, *fast, "--resume", "--as-it-is"])
     grid.main()
     assert capsys.readouterr().out.splitlines()[1].endswith(f"layer_norm {rows[1]['shape']} {rows[1]['batch']}")
     assert next(iter(csv.DictReader(written.read_text(encoding="utf-8").splitlines()))) == rows[0]

@@ -2,7 +2,6 @@
 """The parts of a session on a GPU: their commands, their time, how they end."""
 
 import json
-import subprocess
 import sys
 import tarfile
 
@@ -10,6 +9,7 @@ import on_gpu
 import pytest
 import torch
 
+import forked_program
 from dnnsuite.errors import Unavailable
 
 # Prints what each program, of one line, says of itself, as Python itself would start it.
@@ -37,8 +37,7 @@ print(json.dumps(told))
 def test_every_part_is_a_command_that_there_is(tmp_path):
     parts = [part.arguments for part in on_gpu.parts(tmp_path).values()]
     programs = [" ".join(words[:2] if words[0] == "-m" else words[:1]) for words in parts]
-    command = [sys.executable, "-c", HELPER, *dict.fromkeys(programs)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = forked_program.run(HELPER, *dict.fromkeys(programs))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     for program, words in zip(programs, parts, strict=True):

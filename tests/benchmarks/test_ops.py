@@ -12,6 +12,7 @@ import run
 import torch
 import work
 
+import forked_program
 import timing
 from dnnsuite.errors import Unavailable
 from one_device import OneDevice
@@ -80,9 +81,7 @@ def test_what_cannot_run_is_left_out(capsys):
 
 def test_the_command_end_to_end(tmp_path):
     arguments = ["rms_norm", "--models", "1", "--rounds", "2", "--segment", "0.001", "--out", tmp_path]
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=200, check=False
-    )
+    done = forked_program.script(SCRIPT, *map(str, arguments))
     assert done.returncode == 0, done.stderr
     assert "of the" in done.stdout
     with (tmp_path / "ops.csv").open(newline="") as file:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Every script of benchmarks/ finds its modules, and those that are commands run from their old place."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import forked_program
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = [path for path in sorted(BENCHMARKS.glob("*/*.py")) if '__name__ == "__main__"' in path.read_text()]
@@ -39,14 +39,7 @@ for name in names:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     names = [*COMMANDS, *(str(path.relative_to(BENCHMARKS)) for path in SCRIPTS)]
-    return subprocess.run(
-        [sys.executable, "-c", LOADER, str(BENCHMARKS), *names],
-        cwd=tmp_path_factory.mktemp("elsewhere"),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
+    return forked_program.run(LOADER, str(BENCHMARKS), *names, cwd=tmp_path_factory.mktemp("elsewhere"))
 
 
 def test_every_script_finds_its_modules(done):

@@ -31,7 +31,7 @@ def test_replicas_train_until_closed():
 )
 def test_a_replica_that_cannot_be_made_says_why(source, message):
     with pytest.raises(Error, match=message):
-        replicas("lambda steps: None", source, TOLD_TO_REPLICAS="something")
+        replicas(source, TOLD_TO_REPLICAS="something")
     assert "TOLD_TO_REPLICAS" not in os.environ
 
 

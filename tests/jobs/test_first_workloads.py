@@ -120,7 +120,7 @@ def test_training_moves_the_measure_on_held_out_data(name):
     job = small(name, batch_size=2 if name == "reso" else 32)
     metric = job.workload.metric
     (before,) = job.metrics().values()
-    losses(job, 20 if name == "reso" else 40)
+    losses(job, 8 if name == "reso" else 20)
     (after,) = job.metrics().values()
     assert metric.reached(after, before)
 

@@ -1,41 +1,29 @@
 # SPDX-License-Identifier: MIT
 """Convolutions in Triton: in its interpreter on a CPU, compiled on a GPU."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 
 import dnnsuite
+import forked_program
 import triton_cases
 from dnnsuite.nn import _triton_convolution as in_triton
+from interpreted import check_interpreted
 
-SCRIPT = Path(triton_cases.__file__)
 ON_GPU = (
     *("stem", "3x3", "strides", "even groups", "small groups", "1x1", "1x1 strided", "one model"),
     *("transposed", "transposed, few", "line"),
 )
 
 
-def ran(*words, **variables):
-    found = subprocess.run(
-        [sys.executable, *words], env=os.environ | variables, capture_output=True, text=True, check=False
-    )
-    assert found.returncode == 0, found.stderr[-3000:]
-    return found.stdout
-
-
 def test_interpreted_is_torch():
-    pytest.importorskip("triton")
-    ran(str(SCRIPT), TRITON_INTERPRET="1")
+    check_interpreted("import triton_cases; triton_cases.main()", __file__)
 
 
 def test_triton_is_imported_when_it_is_used():
-    ran("-c", "import sys, dnnsuite.nn._convolution_ways; assert 'triton' not in sys.modules")
+    done = forked_program.run("import sys, dnnsuite.nn._convolution_ways; assert 'triton' not in sys.modules")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

@@ -28,11 +28,21 @@ class Ended(NamedTuple):
     stderr: str
 
 
+# What Python does with a file: its folder comes first in the path, and its name in the arguments.
+_SCRIPT = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+cpu_s = 0.0  #: CPU seconds of all programs
 _host: list[subprocess.Popen[str]] = []
 
 
 def run(program: str, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Ended:
     """Run a program, with `sys.argv[1:]` as given and `env` beside this process's environment, and wait for it."""
+    global cpu_s
     if not _host or _host[0].poll() is not None:
         command = [sys.executable, __file__]
         _host[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)]
@@ -47,9 +57,15 @@ def run(program: str, *arguments: str, cwd: Path | None = None, env: Mapping[str
         }  # fmt: skip
         to.write(json.dumps(order) + "\n")
         to.flush()
-        status = int(answers.readline())
+        status, used_s = answers.readline().split()
+        cpu_s += float(used_s)
         said = [Path(folder, name).read_text() for name in ("stdout", "stderr")]
-    return Ended(status, *said)
+    return Ended(int(status), *said)
+
+
+def script(path: Path | str, *arguments: str, cwd: Path | None = None) -> Ended:
+    """Run a file of Python, as `python PATH ARGUMENTS` does, and wait for it."""
+    return run(_SCRIPT, str(path), *arguments, cwd=cwd)
 
 
 def _child(order: dict[str, Any]) -> None:
@@ -80,8 +96,8 @@ def _serve() -> None:
         if not child:
             _child(json.loads(line))
             return  # and end as any program does
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        print(status, flush=True)
+        _, status, used = os.wait4(child, 0)
+        print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, flush=True)
 
 
 if __name__ == "__main__":

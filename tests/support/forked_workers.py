@@ -24,10 +24,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    import pytest
 
 _MODULE = "dnnsuite._runs.worker"
 # Read once, when an interpreter, torch or the memory's allocator starts.
@@ -111,6 +115,7 @@ def _exactly(channel: socket.socket, count: int) -> bytes:
     return said
 
 
+enabled = True
 _hosts: list[_Host] = []
 
 
@@ -118,7 +123,7 @@ def _host() -> _Host | None:
     """The host of this process; None in a child of it, to which orphans do not come, and where there is a GPU."""
     import torch
 
-    if os.getpid() != _OWNER or torch.cuda.is_available():
+    if not enabled or os.getpid() != _OWNER or torch.cuda.is_available():
         return None
     if not _hosts:
         _hosts.append(_Host())
@@ -138,13 +143,12 @@ class _Popen:
         self.returncode: int | None = None
 
 
-def popen(command: Sequence[str], **given: Any) -> Any:
-    """Start a command as `subprocess.Popen` does, and a worker as a fork."""
-    if _is_worker(command) and (host := _host()):
-        files = [given[name] for name in ("stdin", "stdout", "stderr")]
-        if pid := host.start(command, given["env"], files):
-            return _Popen(pid)
-    return subprocess.Popen(command, **given)
+def _start_process(
+    real: Callable[..., Any], command: Sequence[str], variables: Mapping[str, str], files: Sequence[int]
+) -> Any:
+    if _is_worker(command) and (host := _host()) and (pid := host.start(command, variables, files)):
+        return _Popen(pid)
+    return real(command, variables, files)
 
 
 class _Process:
@@ -176,12 +180,11 @@ class _Process:
                 (os.killpg if to_group else os.kill)(self.id, number)
 
 
-def launch(arguments: Sequence[str], environment: Sequence[str], group: Any = None, **given: Any) -> Any:
-    """Start a command as `dnnsuite._C.launch` does, and a worker as a fork."""
-    from dnnsuite._C import launch as real
-
-    usual = not given["folder"] and not given["mems"] and given["new_session"] and min(given["files"]) >= 0
-    if usual and _is_worker(arguments) and (host := _host()):
+def _launch(
+    real: Callable[..., Any], arguments: Sequence[str], environment: Sequence[str], group: Any = None, **given: Any
+) -> Any:
+    usual = _is_worker(arguments) and not given["folder"] and not given["mems"] and given["new_session"]
+    if usual and min(given["files"]) >= 0 and (host := _host()):
         variables = dict(variable.split("=", 1) for variable in environment)
         limits = {
             "groups": [(each["version"], each["folder"]) for each in group.folders] if group else [],
@@ -191,6 +194,15 @@ def launch(arguments: Sequence[str], environment: Sequence[str], group: Any = No
         if pid := host.start(arguments, variables, given["files"], **limits):
             return _Process(pid)
     return real(arguments, environment, group, **given)
+
+
+def fork_workers(patch: pytest.MonkeyPatch) -> None:
+    """Fork the workers that this process starts, until `patch` is undone."""
+    from dnnsuite import _C
+    from dnnsuite._runs import starters
+
+    patch.setattr(starters, "start_process", partial(_start_process, starters.start_process))
+    patch.setattr(_C, "launch", partial(_launch, _C.launch))
 
 
 def _serve(channel: socket.socket) -> None:

@@ -2,23 +2,17 @@
 """Triton's interpreter, in a process of its own: what imports Triton before the variable is set is not interpreted."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import forked_program
 
 
 def check_interpreted(words: str, file: str) -> None:
     """Run `words`, which may import the tests beside `file`; fail with what they print if they do."""
     pytest.importorskip("triton")
-    folders = map(str, (Path(file).parent, Path(__file__).parent))
-    path = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
-    found = subprocess.run(
-        [sys.executable, "-c", words],
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    first = "import sys; assert 'triton' not in sys.modules; sys.path[:0] = sys.argv[1].split(':')\n"
+    folders = os.pathsep.join(map(str, (Path(file).parent, Path(__file__).parent)))
+    found = forked_program.run(first + words, folders, env={"TRITON_INTERPRET": "1"})
     assert found.returncode == 0, found.stderr[-3000:]

@@ -217,7 +217,7 @@ def _bound_to_torch(tree: ast.AST) -> dict[str, str]:
     """Names in a file that stand for something of torch's: by import, or given to them afterwards."""
     bound: dict[str, str] = {}
     given = []
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             given.append((node.targets[0].id, node.value))
         elif isinstance(node, ast.Import):
@@ -234,6 +234,9 @@ def _bound_to_torch(tree: ast.AST) -> dict[str, str]:
     return bound
 
 
+_BY_TEXT = {"sys.modules", "sys.modules.get", "importlib.import_module", "__import__", "import_module"}
+
+
 def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
     """`torch.a.b` for an expression that is a name of torch's; `sys.modules["torch"]` and
     `importlib.import_module("torch")` are one too. Empty for others."""
@@ -242,10 +245,9 @@ def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
     if isinstance(node, ast.Attribute):
         inner = _dotted(node.value, bound)
         return inner and f"{inner}.{node.attr}"
-    texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if isinstance(node, ast.Subscript | ast.Call) and ast.unparse(node).startswith(
-        ("sys.modules", "importlib.import_module", "__import__", "import_module")
-    ):
+    called = node.func if isinstance(node, ast.Call) else node.value if isinstance(node, ast.Subscript) else None
+    if isinstance(called, ast.Name | ast.Attribute) and ast.unparse(called) in _BY_TEXT:
+        texts = [one.value for one in _nodes(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         return next((text for text in texts if text.split(".")[0] == "torch"), "")
     return ""
 

@@ -3,13 +3,12 @@
 
 import math
 import random
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import dnnsuite
+import forked_program
 from dnnsuite.errors import Error, InvalidArgument
 
 FATES = ("nan", "raise", "no memory", "factory", "evaluation")
@@ -90,7 +89,8 @@ print(sorted(set(limited.table["status"])), limited.history["loss"][:2].tolist()
 
 
 def test_memory_that_really_runs_out():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    done = forked_program.run(SCRIPT)
+    assert done.returncode == 0, done.stderr
     assert "memory ran out with 16 models at once; the sweep continues with 8" in done.stderr
     first = done.stdout.split("\n")[0]
     assert "'done'" in first

@@ -47,7 +47,7 @@ def test_the_history_is_the_same_in_any_company(task, kind, acts):
     space = {"lr": [0.1, 0.03, 0.01], "act": acts}
     histories = [
         dnnsuite.sweep(
-            kind, space if kind is Chosen else [{"lr": lr} for lr in (0.3, 0.2, 0.1, 0.05)], task.loader(8),
+            kind, space if kind is Chosen else [{"lr": lr} for lr in (0.3, 0.1, 0.05)], task.loader(8),
             evaluate=task.valid, epochs=2, out=False, quiet=True, **options,
         ).history
         for options in ({"mode": "serial"}, {"width": 2}, {"width": 6})

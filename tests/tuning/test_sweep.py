@@ -198,7 +198,7 @@ def test_each_failure_ends_its_own_trial_alone(task):
         dnnsuite.sweep(lambda c: Fails(c["fate"]), [configs[3]] * 2, task.loader(), **options)
 
 
-def test_memory_that_runs_out_halves_the_width(task, caplog):
+def test_memory_that_runs_out_halves_the_width(task, capsys):
     class Greedy:
         """Batches of which the first time there is no room for any."""
 
@@ -212,7 +212,7 @@ def test_memory_that_runs_out_halves_the_width(task, caplog):
             yield task.train
 
     sweep = swept(task, {"lr": [0.1, 0.2, 0.3, 0.4, 0.5]}, train=Greedy(), width=4)
-    assert "memory ran out with 4 models at once; the sweep continues with 2" in caplog.text
+    assert "memory ran out with 4 models at once; the sweep continues with 2" in capsys.readouterr().err
     assert set(sweep.table["status"]) == {"done"}
 
 

@@ -42,6 +42,16 @@ class Starter(Protocol):
     ) -> Started: ...
 
 
+def start_process(
+    command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own: Ctrl-C reaches only the parent, which ends the group."""
+    stdin, stdout, stderr = files
+    return subprocess.Popen(
+        list(command), stdin=stdin, stdout=stdout, stderr=stderr, env=dict(variables), start_new_session=True
+    )
+
+
 class Direct:
     """Starter of workers as processes of this machine, each in a session of its own.
 
@@ -55,13 +65,8 @@ class Direct:
     def start(
         self, index: int, command: Sequence[str], variables: Mapping[str, str], files: tuple[int, int, int]
     ) -> Started:
-        """Start a process in a session of its own: Ctrl-C reaches only the parent, which ends the group."""
-        stdin, stdout, stderr = files
-        process = subprocess.Popen(
-            list(command), stdin=stdin, stdout=stdout, stderr=stderr, env=dict(variables),
-            start_new_session=True,
-        )  # fmt: skip
-        return _Direct(process, self._allowed_bytes)
+        """Start a process as :func:`start_process` does."""
+        return _Direct(start_process(command, variables, files), self._allowed_bytes)
 
 
 class _Direct:

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .._C import Cgroup, GroupTree, format_cpu_list, launch, parse_cpu_list
+from .. import _C
+from .._C import Cgroup, GroupTree, format_cpu_list, parse_cpu_list
 from ..errors import Error, check_choice
 from ._groups import Holder, hold, overlapping, release, run_name
 from ._guard import Guard
@@ -161,7 +162,7 @@ class Partition:
         cpus = parse_cpu_list(slot.cpus) if self.level != "none" else []
         group = self._group(slot, self._controllers) if self._controllers else None
         mems = parse_cpu_list(slot.mems) if by_affinity and len(parse_cpu_list(slot.mems)) == 1 else []
-        process = launch(
+        process = _C.launch(
             list(arguments),
             [f"{name}={value}" for name, value in variables.items()],
             group,

@@ -141,20 +141,20 @@ def mostly(modes):
 
 @pytest.mark.parametrize(("dtype", "threads"), [(torch.float32, 2), (torch.float64, 1)])
 def test_iterations_until_a_tolerance_are_captured(dtype, threads):
-    data = batches(50, dtype)
+    data = batches(30, dtype)
     assert mostly(check(Iterated, data, dtype=dtype, threads=threads))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_models_learn_what_they_do_alone(dtype):
-    data = batches(50, dtype)
+    data = batches(30, dtype)
     captured, _ = steps_of(Iterated, data, dtype=dtype)
     torch.testing.assert_close(captured[0], trained_alone(Iterated, data, dtype), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("make", [Dropped, Nested, lambda: Iterated(rate=0.3)])
 def test_draws_counts_and_loops_in_loops(make):
-    assert mostly(check(make, 20 * batches(2)))
+    assert mostly(check(make, 14 * batches(2)))
 
 
 def test_a_decision_of_step_30_is_seen():
@@ -167,7 +167,7 @@ def test_a_decision_of_step_30_is_seen():
 
 
 def test_a_loss_that_is_scaled_by_hand():
-    assert mostly(check(Iterated, 15 * batches(3), loss=clipped, threads=2))
+    assert mostly(check(Iterated, 10 * batches(3), loss=clipped, threads=2))
 
 
 def test_results_that_are_no_numbers_take_the_way_python_takes():
