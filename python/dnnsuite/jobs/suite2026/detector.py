@@ -64,7 +64,8 @@ def loss(model: Any, x: torch.Tensor, there: torch.Tensor, kind: torch.Tensor, b
 
 
 def precision(model: Any, x: torch.Tensor, there: torch.Tensor, kind: torch.Tensor, box: torch.Tensor) -> torch.Tensor:
-    return models.fcos.average_precision(*model(x), there, kind, box, _FOUND)
+    score, classes, boxes = model(x)
+    return models.fcos.average_precision(score, classes, boxes, there, kind, box, _FOUND)
 
 
 declare(
