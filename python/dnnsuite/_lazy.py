@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Image", "Late", "lazy", "npt", "numpy", "pandas", "torch"]
+__all__ = ["Image", "Late", "functional", "lazy", "npt", "numpy", "pandas", "torch"]
 
 
 class Late(ModuleType):
@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     import torch as torch
     from numpy import typing as npt
     from PIL import Image as Image
+    from torch.nn import functional as functional
 else:
-    names = ("numpy", "numpy.typing", "pandas", "torch", "PIL.Image")
-    numpy, npt, pandas, torch, Image = map(Late, names)
+    names = ("numpy", "numpy.typing", "pandas", "torch", "torch.nn.functional", "PIL.Image")
+    numpy, npt, pandas, torch, functional, Image = map(Late, names)
 
 
 def lazy(

@@ -4,9 +4,11 @@
 import subprocess
 import sys
 
+import pytest
 import torch
 
 import dnnsuite
+from dnnsuite._torch import uncompiled_class
 
 TRAINS = """
 import sys, torch, dnnsuite
@@ -39,3 +41,39 @@ def test_a_method_that_somebody_has_patched_is_called_as_it_is(monkeypatch):
     optimizer.zero_grad()
     assert calls == [optimizer]
     assert all(parameter.grad is None for parameter in array.parameters())
+
+
+ALONE = """
+import sys
+from dnnsuite import jobs
+job = jobs.get("toy_reg")(jobs.JobConfig(batch_size=4))
+job.setup()
+job.step()
+print("torch._dynamo" in sys.modules)
+"""
+
+
+def test_a_model_alone_trains_without_torchs_compiler():
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adadelta", "Adagrad", "RMSprop"])
+def test_a_class_without_the_compiler_takes_torchs_steps(name):
+    torchs = getattr(torch.optim, name)
+    models = [torch.nn.Linear(3, 3) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    optimizers = [
+        kind(model.parameters(), lr=0.1) for kind, model in zip((torchs, uncompiled_class(torchs)), models, strict=True)
+    ]
+    assert isinstance(optimizers[1], torchs)
+    schedules = [torch.optim.lr_scheduler.StepLR(each, 1) for each in optimizers]
+    x = torch.randn(5, 3)
+    for _ in range(3):
+        for model, optimizer, schedule in zip(models, optimizers, schedules, strict=True):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+    assert torch.equal(models[0].weight, models[1].weight)
+    assert optimizers[0].state_dict()["param_groups"] == optimizers[1].state_dict()["param_groups"]

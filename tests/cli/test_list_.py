@@ -37,6 +37,6 @@ def test_columns_are_aligned_and_nothing_slow_is_imported() -> None:
     ).stdout.splitlines()
     assert said[-1] == "False"
     lines = [line for line in said if line.startswith("  ")]
-    column = next(line for line in lines if "toy_reg" in line).index("fit a polynomial")
+    column = next(line for line in lines if "toy_reg" in line).index("Linear(4, 1)")
     assert all(line[column - 1] == " " and line[column] != " " for line in lines)
     assert max(map(len, lines)) <= 90

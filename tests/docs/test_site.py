@@ -48,9 +48,10 @@ def test_text_is_shown_as_it_is():
 def test_every_job_has_a_page_with_what_it_refers_to():
     made = job_pages.pages()
     for card in all_cards():
-        assert card.deviations[0] in made[card.job]
-        assert made[card.job].count("](https://") >= len(card.references)
-        assert f"[{card.job}]({card.job}.md) | {card.task} |" in job_pages.index()
+        job = card["job"]
+        assert card["deviations"][0] in made[job]
+        assert made[job].count("](https://") >= len(card["references"])
+        assert f"[{job}]({job}.md) | {card['task']} |" in job_pages.index()
 
 
 def test_every_private_name_of_torch_is_listed():

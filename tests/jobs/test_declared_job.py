@@ -323,11 +323,23 @@ def test_batches_of_the_model_are_refused_before_a_run():
         def batch_of(self, model, i):
             return torch.zeros(8, 4), torch.zeros(8, dtype=torch.long)
 
-    kind = jobs.declare(dataclasses.replace(SMALL, name="rolled", data=lambda config, options: Rolled()))
+    rolled = dataclasses.replace(SMALL, name="rolled", data=None, rollouts=lambda config, options: Rolled())
+    kind = jobs.declare(rolled)
     with pytest.raises(InvalidArgument, match="job rolled makes its batches with the model, which an array does not"):
-        kind.inspect(JobConfig())
-    with pytest.raises(InvalidArgument, match="which an array does not share: it trains one model at a time"):
-        kind(JobConfig(B=2)).setup()
+        jobs.get("rolled", swept=True)
+    with pytest.raises(InvalidArgument, match="which an array does not share: B must be 0, got 2"):
+        kind(JobConfig(B=2))
+
+
+def test_rollouts_are_declared_as_what_they_are():
+    class Rolled:
+        record, sizes, batch_of = {"source": "drawn"}, {}, None
+
+    with pytest.raises(InvalidArgument, match="workload small needs either `data` or `rollouts`"):
+        dataclasses.replace(SMALL, name="small", data=None)
+    for own in ({"data": lambda config, options: Rolled()}, {"data": None, "rollouts": SMALL.data}):
+        with pytest.raises(InvalidArgument, match="returns belongs into"):
+            dataclasses.replace(SMALL, name="small", **own).batches(JobConfig(), SMALL.options)
 
 
 def test_parts_of_a_batch_are_equal_in_an_array_of_several_optimizers():

@@ -16,7 +16,7 @@ from dnnsuite._runs.failures import NotFinite
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import BadData, InvalidArgument
 from dnnsuite.training.configurations import is_job
-from dnnsuite.training.job import array_of_job, experiment_of_job
+from dnnsuite.training.job import array_of_job, experiment_of_job, values_of_job
 from dnnsuite.training.until import Until, arrivals
 
 TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
@@ -169,7 +169,7 @@ def bandit(**changes: Any) -> str:
         jobs.Group(lambda name, p: True, jobs.Made("SGD", {"lr": 0.05})),
     ]
     values: dict[str, Any] = {
-        "name": "two_ways", "description": "a bandit", "unit": "pulls", "model": model, "data": Pulls, "loss": loss,
+        "name": "two_ways", "description": "a bandit", "unit": "pulls", "model": model, "rollouts": Pulls, "loss": loss,
         "held_out": held, "metric": jobs.Metric("right", right, batches=1, target={"quick": 0.9}),
         "optimizer": groups, "presets": {"default": jobs.Preset(4, 40, batch_size=16)},
     }  # fmt: skip
@@ -191,12 +191,16 @@ def test_rollouts_are_not_shared_by_an_array_of_seeds() -> None:
     name = bandit(name="one_way", optimizer=jobs.Made("SGD", {"lr": 0.1}))
     with pytest.raises(InvalidArgument, match=r"makes its batches with the model, .*: add --B 1"):
         array_of_job(name, "quick", {}, "cpu", 2)
+    with pytest.raises(InvalidArgument, match=r"job one_way makes its batches .*, which several processes do not"):
+        values_of_job(name, "quick", {}, "cpu", processes=2)  # of a user's job, before processes are started
 
 
 def test_several_optimizers_go_on_from_a_checkpoint(tmp_path: Path) -> None:
     data = lambda config, options: ArrayBatches(torch.ones(64, 3), torch.ones(64, 3), batch_size=4)  # noqa: E731
     loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
-    name = bandit(name="fitted", data=data, loss=loss, held_out=data, metric=jobs.Metric("error", loss, "less"))
+    name = bandit(
+        name="fitted", data=data, rollouts=None, loss=loss, held_out=data, metric=jobs.Metric("error", loss, "less")
+    )
 
     def run(folder: str, epochs: int, resume: str = "never") -> list[float]:
         keys = {"epochs": epochs, "iters_per_epoch": 3}
@@ -212,7 +216,7 @@ def test_a_measure_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
     data = lambda config, options: ArrayBatches(torch.ones(8, 3), torch.ones(8, 3), batch_size=8)  # noqa: E731
     loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
     measure = jobs.Metric("error", lambda model, x, y: loss(model, x, y) * math.nan, batches=1)
-    name = bandit(name="no_number", data=data, loss=loss, held_out=data, metric=measure)
+    name = bandit(name="no_number", data=data, rollouts=None, loss=loss, held_out=data, metric=measure)
     make = lambda kind: experiment_of_job(name, "quick", {"iters_per_epoch": 2}, kind)  # noqa: E731
     with pytest.raises(NotFinite, match=r"the metric 'error' on held-out data is NaN after epoch 1 \(step 2\)"):
         training.run(make, tmp_path / "run", device="cpu", quiet=True)
@@ -222,7 +226,13 @@ def test_a_job_that_splits_its_batches_is_trained_as_it_is_run(tmp_path: Path) -
     x = torch.randn(64, 3, generator=torch.Generator().manual_seed(1))
     data = lambda config, options: ArrayBatches(x, x, batch_size=config.batch_size, seed=0)  # noqa: E731
     loss = lambda model, x, y: F.mse_loss(model(x), y)  # noqa: E731
-    more = {"data": data, "loss": loss, "held_out": data, "metric": jobs.Metric("error", loss, "less", batches=1)}
+    more = {
+        "data": data,
+        "rollouts": None,
+        "loss": loss,
+        "held_out": data,
+        "metric": jobs.Metric("error", loss, "less", batches=1),
+    }
     name = bandit(name="in_parts", accumulate=4, optimizer=jobs.Made("SGD", {"lr": 0.1}), **more)
     job = jobs.get(name)(jobs.JobConfig(batch_size=16, steps=6))
     job.setup()

@@ -39,6 +39,7 @@ from .compiler import (
     made_by_dynamo,
     not_compiled,
     uncompiled,
+    uncompiled_class,
 )
 from .cuda_graphs import capture_stream, end_failed_capture, first_cause
 from .hooks import (
@@ -98,7 +99,7 @@ __all__ = [
     "no_script", "not_compiled", "own_parametrizations", "parse_ir", "profiler_recording", "sample_dirichlet",
     "set_graph_optimize", "standard_gamma", "standard_gamma_grad", "step_hooks", "take_over_clipping",
     "take_over_fan_counts", "to_copy", "transforming", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten",
-    "uncompiled", "unsafe_view", "weight_norm", "wrapper_subclass",
+    "uncompiled", "uncompiled_class", "unsafe_view", "weight_norm", "wrapper_subclass",
 ]  # fmt: skip
 
 no_fuse: str | None = reason_against("fuse")

@@ -25,7 +25,7 @@ def list_jobs(plugin: Annotated[Texts, typer.Option()] = None, as_json: Json = F
     from ..workflow import MODES
 
     import_plugins(plugin or [], [os.getcwd()])
-    known = {name: _about(name) for name in jobs.names()}
+    known = {name: str(jobs.get(name).description) for name in jobs.names()}
     fused = {name: known[name] for name in jobs.names(swept=True)}
     ways = {mode.name: mode.description for mode in MODES.values()}
     if as_json:
@@ -58,20 +58,10 @@ def _print(sections: dict[str, dict[str, str]]) -> None:
             print("\n".join(wrapped(text, f"  {name}".ljust(column), width=width)))
 
 
-def _about(name: str) -> str:
-    """Return a line about a job: from its card, which needs no torch; of a job without one, its description."""
-    from .. import jobs
-    from ..jobs import cards
-
-    own = next((card for card in cards.all_cards() if card.job == name), None)
-    return f"{own.task}: {own.model.split(';')[0]}" if own else str(jobs.get(name).description)
-
-
 def _by_category() -> dict[str, list[str]]:
     """Names of jobs by the category on their cards."""
     from ..jobs.cards import CATEGORIES, all_cards
 
-    found = {
-        category: sorted({card.job for card in all_cards() if card.category == category}) for category in CATEGORIES
-    }
+    cards = all_cards()
+    found = {name: [card["job"] for card in cards if card["category"] == name] for name in CATEGORIES}
     return {category: names for category, names in found.items() if names}

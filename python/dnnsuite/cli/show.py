@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import InvalidArgument
 from ._options import Json, Text
 from ._status import say
-
-if TYPE_CHECKING:
-    from ..jobs.cards import Card
 
 
 def show(
@@ -34,12 +31,11 @@ def show(
 
     if every == (job is not None):
         raise InvalidArgument("name a job, or give --all; `dnnsuite list` lists the jobs")
-    chosen = list(cards.all_cards()) if job is None else _chosen(job, bibtex)
+    chosen = cards.all_cards() if job is None else _chosen(job, bibtex)
     if bibtex:
-        print(cards.bibtex(key for card in chosen for key in card.references))
+        print(cards.bibtex(key for card in chosen for key in card["references"]))
     elif as_json:
-        own = ({**asdict(card), "unit": card.unit, "batch_size": card.batch_size} for card in chosen)
-        print(json.dumps([{name: value for name, value in each.items() if name != "text"} for each in own]))
+        print(json.dumps(chosen))
     elif job is None:
         print(cards.page(), end="")
     else:
@@ -47,7 +43,7 @@ def show(
     return 0
 
 
-def _chosen(job: str, of_runs: bool) -> list[Card]:
+def _chosen(job: str, of_runs: bool) -> list[dict[str, Any]]:
     """Return the cards of a job, or of all jobs in a directory of runs."""
     from .. import results
     from ..jobs import cards
@@ -56,16 +52,16 @@ def _chosen(job: str, of_runs: bool) -> list[Card]:
         return [cards.card_of(job)]
     found = []
     for name in sorted(set(results.load(job)["job"])):
-        own = [card for card in cards.all_cards() if card.job == name]
-        if not own:
+        if cards.version_of(name) is None:
             say(f"{name} has no card")
-        found += own
+        else:
+            found.append(cards.card_of(name))
     return found
 
 
-def _with_references(card: Card) -> str:
+def _with_references(card: Mapping[str, Any]) -> str:
     from ..jobs import cards
 
-    used = (cards.references()[key] for key in card.references)
+    used = (cards.references()[key] for key in card["references"])
     lines = (f"- {each['author']}: {each['title']}, {each['year']}. {each['url']}" for each in used)
-    return f"{card.shown()}\n## References\n\n" + "\n".join(lines) + "\n"
+    return f"{cards.shown(card)}\n## References\n\n" + "\n".join(lines) + "\n"

@@ -16,6 +16,7 @@ from ._job import get as get
 from ._job import names as names
 from ._job import register as register
 from .workload import Batches as Batches
+from .workload import Card as Card
 from .workload import Group as Group
 from .workload import Made as Made
 from .workload import Metric as Metric
@@ -24,18 +25,19 @@ from .workload import Rate as Rate
 from .workload import Workload as Workload
 
 if TYPE_CHECKING:
-    from .declared_job import DeclaredJob, declare, widened
+    from ..models import widened
+    from .declared_job import DeclaredJob, declare
     from .model_parts import Trainee
 
 __all__ = [
-    "Batches", "DeclaredJob", "Group", "Job", "JobConfig", "Made", "Metric", "Preset", "Rate", "Trainee",
+    "Batches", "Card", "DeclaredJob", "Group", "Job", "JobConfig", "Made", "Metric", "Preset", "Rate", "Trainee",
     "Workload", "declare", "get", "names", "register", "widened",
 ]  # fmt: skip
 _HOME_OF = {
     "DeclaredJob": (".declared_job", "DeclaredJob"),
     "Trainee": (".model_parts", "Trainee"),
     "declare": (".declared_job", "declare"),
-    "widened": (".declared_job", "widened"),
+    "widened": ("..models", "widened"),
 }
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from .._lazy import torch
 from ..errors import InvalidArgument, did_you_mean, some_of
-from .workload import MAKES_BATCHES
+from .workload import MAKES_BATCHES, Card
 
 if TYPE_CHECKING:
     from ..data import Origin
@@ -102,6 +102,8 @@ class Job(abc.ABC):
     feed: str = "memory"
     #: False for what has no weights in this process; a suite wants to see the weights of all others change.
     trains: ClassVar[bool] = True
+    #: What else there is to say of it; see `workload.Card`.
+    card: ClassVar[Card | None] = None
     #: Why no array or sweep is made of it; empty where there can be one.
     alone: ClassVar[str] = ""
     data_wait_ns = 0  # time spent in batches so far

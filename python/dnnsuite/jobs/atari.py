@@ -17,8 +17,8 @@ from ..data.batches import Rollouts, shuffled
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from ._ppo import clipped_loss, returns
-from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload, models
+from .declared_job import declare
+from .workload import Card, Made, Preset, Values, Workload, models
 
 _EPOCHS, _GAMMA, _LAMBDA = 4, 0.99, 0.95
 _UPDATES = 10_000_000 // 1024  # of a training, in which the learning rate falls to 0, at 128 frames of 8 games
@@ -68,7 +68,7 @@ def played(config: JobConfig, options: Values) -> Rollouts:
 
 def loss(model: Any, images: torch.Tensor, *batch: torch.Tensor) -> torch.Tensor:
     actions, chosen, values, found, advantages, (clip, value, entropy) = batch
-    logits, now = (widened(x) for x in model(images))
+    logits, now = (models.widened(x) for x in model(images))
     # The value's error counts half.
     return clipped_loss(
         logits.log_softmax(1), now, actions, chosen, values, found, advantages,
@@ -86,7 +86,7 @@ declare(
             "clip_param": 0.1, "value_loss_coef": 0.5, "entropy_coef": 0.01,
         },
         model=lambda options, hyper: models.NatureCNN(options["actions"]),
-        data=played,
+        rollouts=played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),
         hyper={"lr": 7e-4},
@@ -97,5 +97,18 @@ declare(
             "quick": Preset(1, 64, batch_size=2, observed=(4, 16), options={"num_processes": 2}),
             "default": Preset(3, 1600, batch_size=8, observed=(30, 160)),
         },
+        card=Card(
+            "reinforcement learning",
+            "PPO with NatureCNN, 128 steps in 8 environments, 4 mini-batches",
+            source=("schulman2017", "mnih2015", "bellemare2013", "mila2019"),
+            about=(
+                "the rate counts frames; the original counted updates times processes",
+                "environments of ale-py's vector interface instead of baselines' processes, which is not maintained",
+            ),
+            changes=(
+                "a step is a mini-batch, of which every sixteenth plays; the learning rate falls as at 128 "
+                "frames of 8 games",
+            ),
+        ),
     )
 )  # fmt: skip

@@ -16,7 +16,7 @@ from ..data.batches import Rollouts
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare
-from .workload import Made, Preset, Values, Workload
+from .workload import Card, Made, Preset, Values, Workload
 
 
 def played(config: JobConfig, options: Values) -> Rollouts:
@@ -67,7 +67,7 @@ declare(
         model=lambda options, hyper: torch.nn.Sequential(
             torch.nn.Linear(4, 128), torch.nn.ReLU(), torch.nn.Linear(128, 2)
         ),
-        data=played,
+        rollouts=played,
         loss=loss,
         optimizer=Made("Adam", {"lr": "lr"}),
         hyper={"lr": 1e-2},
@@ -78,5 +78,12 @@ declare(
             "quick": Preset(1, 20, batch_size=1, observed=(20, 1), options={"update_every": 100}),
             "default": Preset(1, 200, batch_size=1, observed=(200, 1)),
         },
+        card=Card(
+            "reinforcement learning",
+            "policy 4-128-2, REINFORCE; on the CPU",
+            source=("williams1992", "barto1983", "mila2019"),
+            about=("CartPole-v1 of gymnasium instead of CartPole-v0 of gym, which is not maintained",),
+            changes=("a step plays and learns; the record counts the same steps of the environment",),
+        ),
     )
 )

@@ -17,8 +17,9 @@ from ..data.batches import Pooled
 from ..errors import InvalidArgument, did_you_mean
 from . import distributed
 from ._job import JobConfig
+from .cards import FROM_MEMORY, ON_EVERY_DEVICE, REAL_PHOTOGRAPHS
 from .declared_job import classified, declare
-from .workload import Made, Preset, Values, Workload
+from .workload import Card, Made, Preset, Values, Workload
 
 _BATCHES = 4  # in the pool
 
@@ -75,6 +76,17 @@ def _presets(batch_size: int, repeat: int, **tiny: Any) -> dict[str, Preset]:
     }  # fmt: skip
 
 
+_CARD = Card(
+    "image classification",
+    "torchvision's ResNet-101, random weights, 224 x 224",
+    source=("he2016", "russakovsky2015", "mila2019"),
+    about=(FROM_MEMORY,),
+    changes=(REAL_PHOTOGRAPHS,),
+)
+_IN_HALF = (
+    "torch.amp instead of apex, which is archived",
+    "the loss scale settles before the timed window: a skipped step is no work of the optimizer's",
+)
 CONVNET = Workload(
     name="convnet",
     description="ResNet-101, images of 224 x 224",
@@ -87,6 +99,7 @@ CONVNET = Workload(
     hyper={"lr": 0.1},
     files=files,
     presets=_presets(64, 30),
+    card=_CARD,
 )
 # Most CPUs have no fp16 arithmetic: two images of 64 x 64 take ResNet-101 16 s there, 0.5 s in fp32 or bf16. Of two
 # images of 32 x 32 the last norm sees two values, whose gradients at the own learning rate often end in NaN.
@@ -102,12 +115,17 @@ _HALF = replace(
     description="ResNet-101 in half precision",
     precision="fp16",
     presets=_presets(128, 20, **_HALF_TINY),
+    card=_CARD._replace(source=(*_CARD.source, "micikevicius2018"), about=(FROM_MEMORY, *_IN_HALF)),
 )
 for _workload in (
     CONVNET,
     _HALF,
     replace(
-        CONVNET, name="convnet_distributed", description="ResNet-101 on every device of the machine", **_EVERYWHERE
+        CONVNET,
+        name="convnet_distributed",
+        description="ResNet-101 on every device of the machine",
+        **_EVERYWHERE,
+        card=_CARD._replace(source=(*_CARD.source, "li2020"), about=(FROM_MEMORY, ON_EVERY_DEVICE)),
     ),
     replace(
         _HALF,
@@ -115,6 +133,9 @@ for _workload in (
         description="ResNet-101 in half precision on every device of the machine",
         presets=_presets(128, 30, **_HALF_TINY),
         **_EVERYWHERE,
+        card=_CARD._replace(
+            source=(*_CARD.source, "micikevicius2018", "li2020"), about=(FROM_MEMORY, ON_EVERY_DEVICE, *_IN_HALF)
+        ),
     ),
 ):
     declare(_workload)

@@ -17,9 +17,10 @@ from ..data import batches, crops, imagenet
 from ..errors import InvalidArgument
 from . import distributed
 from ._job import JobConfig
-from .declared_job import declare, widened
+from .cards import FROM_MEMORY, ON_EVERY_DEVICE, REAL_PHOTOGRAPHS
+from .declared_job import declare
 from .fused import samplers
-from .workload import Made, Preset, Values, Workload, models
+from .workload import Card, Made, Preset, Values, Workload, models
 
 _SIZE = 64
 
@@ -56,13 +57,13 @@ def _noise(count: int, options: Values, generator: torch.Generator | None) -> to
 def judged(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the discriminator on real images and on the generator's."""
     softplus = torch.nn.functional.softplus
-    found, made = widened(gan.discriminator(real)), widened(gan.discriminator(gan.generator(noise)))
+    found, made = models.widened(gan.discriminator(real)), models.widened(gan.discriminator(gan.generator(noise)))
     return softplus(-found).mean() + softplus(made).mean()
 
 
 def passed(gan: Any, real: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the generator's images with the label of real ones."""
-    return torch.nn.functional.softplus(-widened(gan.discriminator(gan.generator(noise)))).mean()
+    return torch.nn.functional.softplus(-models.widened(gan.discriminator(gan.generator(noise)))).mean()
 
 
 def sample(generator: random.Random) -> dict[str, float]:
@@ -70,6 +71,21 @@ def sample(generator: random.Random) -> dict[str, float]:
     return {"lr": generator.uniform(1e-4, 1e-3), "beta1": generator.uniform(0.3, 0.99)}
 
 
+_CARD = Card(
+    "generative",
+    "DCGAN, width 64, noise of 100",
+    source=("radford2016", "yu2015", "wang2021", "mila2019"),
+    about=(
+        FROM_MEMORY,
+        "HFTA's form: each network has a loss of its own, for which the generator draws",
+        "errors are fetched once for each observation: the original's three waits in each step are no part of training",
+    ),
+    changes=(
+        "one job for `run` and `workflow`: the generator draws once for each network's step, photographs change with "
+        "every batch (numbers)",
+        REAL_PHOTOGRAPHS,
+    ),
+)
 WORKLOAD = Workload(
     name="dcgan",
     description="DCGAN on images of 64 x 64, two Adams",
@@ -93,6 +109,7 @@ WORKLOAD = Workload(
         "baselines": Preset(5, 300, batch_size=128, observed=(50, 10)),
     },
     files=files,
+    card=_CARD,
 )  # fmt: skip
 
 declare(WORKLOAD)
@@ -104,5 +121,6 @@ declare(
         data=functools.partial(images_and_noise, scope="all"),
         files=functools.partial(files, scope="all"),
         spread=True,
+        card=_CARD._replace(source=(*_CARD.source, "li2020"), about=(*_CARD.about, ON_EVERY_DEVICE)),
     )
 )

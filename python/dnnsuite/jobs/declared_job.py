@@ -16,7 +16,7 @@ from .._seeds import seed_all
 from ..errors import InvalidArgument
 from . import distributed
 from ._job import Job, JobConfig, option, register
-from .workload import MAKES_BATCHES, Made, Workload
+from .workload import MAKES_BATCHES, Made, Workload, models
 
 if TYPE_CHECKING:
     from .model_parts import Batch, Trainee, Training
@@ -33,7 +33,8 @@ class DeclaredJob(Job):
     def __init_subclass__(cls) -> None:
         if (workload := vars(cls).get("workload")) is not None:
             cls.description, cls.unit, cls.default_precision = workload.description, workload.unit, workload.precision
-            cls.defaults = workload.settings("default")
+            cls.defaults, cls.card = workload.settings("default"), workload.card
+            cls.alone = MAKES_BATCHES if workload.rollouts else cls.alone
             cls.distributed, cls.scope = workload.spread, "all" if workload.spread else "student"
 
     def __init__(self, config: JobConfig) -> None:
@@ -91,8 +92,6 @@ class DeclaredJob(Job):
 
         job = cls(replace(config, B=0, device="cpu", precision="fp32", hyper={}))
         batches = cls.workload.batches(job.config, job.options)
-        if hasattr(batches, "batch_of"):
-            raise InvalidArgument(f"job {cls.name} {MAKES_BATCHES}")
         job.options.update(batches.sizes)
         model = job.build(0).model
         _fuse.fuse([model], unfused=config.unfused)
@@ -109,8 +108,6 @@ class DeclaredJob(Job):
         batches = self.batches = self.batches or self.workload.batches(config, self.options)
         self.feed = getattr(batches, "feed", "memory")
         self.options.update(batches.sizes)
-        if config.B and hasattr(batches, "batch_of"):
-            raise InvalidArgument(f"job {self.name} {MAKES_BATCHES}: it trains one model at a time (B = 0)")
         if not self.workload.reseed:
             seed_all(config.seed)  # and what the model draws is drawn from there
         built = [self.build(i) for i in range(config.models)]
@@ -171,7 +168,7 @@ class DeclaredJob(Job):
             if self._files is not None:
                 loader, prepare = self._files
                 return self._on_device(prepare(next(loader)))
-            if hasattr(self.batches, "batch_of"):
+            if self.workload.rollouts:
                 with self.autocast():
                     return self._on_device(self.batches.batch_of(self.model, index))
             return self._on_device(self.batches.batch(index))
@@ -186,7 +183,7 @@ class DeclaredJob(Job):
         return x.to(self.config.device, torch.float64 if double else x.dtype)
 
     def hold_batches(self, count: int) -> bool:
-        if hasattr(self.batches, "batch_of"):
+        if self.workload.rollouts:
             return False
         self._held = [self.batch(self.iteration + i) for i in range(count)]
         return True
@@ -346,14 +343,9 @@ class DeclaredJob(Job):
         return check(cls, config, steps)
 
 
-def widened(x: torch.Tensor) -> torch.Tensor:
-    """`x` in float32 or better, for the loss of logits that autocast may have left in half precision."""
-    return x if x.dtype == torch.float64 else x.float()
-
-
 def classified(model: Any, *batch: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of a model's logits with the classes, the last tensor of a batch."""
-    return torch.nn.functional.cross_entropy(widened(model(*batch[:-1])), batch[-1])
+    return torch.nn.functional.cross_entropy(models.widened(model(*batch[:-1])), batch[-1])
 
 
 def accuracy(model: Any, *batch: torch.Tensor) -> torch.Tensor:

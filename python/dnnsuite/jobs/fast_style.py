@@ -17,8 +17,9 @@ from ..data import imagenet, photographs
 from ..data.batches import Pooled
 from ..errors import InvalidArgument
 from ._job import JobConfig
-from .declared_job import declare, widened
-from .workload import Made, Preset, Values, Workload, models
+from .cards import FROM_MEMORY, REAL_PHOTOGRAPHS
+from .declared_job import declare
+from .workload import Card, Made, Preset, Values, Workload, models
 
 _BATCHES = 4  # in the pool
 
@@ -67,7 +68,7 @@ def normalized(images: torch.Tensor) -> torch.Tensor:
 
 def loss(model: Any, images: torch.Tensor) -> torch.Tensor:
     made, given = model.features(normalized(model.net(images))), model.features(normalized(images))
-    return model.difference(*([widened(seen) for seen in part] for part in (made, given)))
+    return model.difference(*([models.widened(seen) for seen in part] for part in (made, given)))
 
 
 def load_vgg16(features: models.VGG16Features, path: str) -> None:
@@ -101,5 +102,17 @@ declare(
             "default": Preset(3, 4, batch_size=4, plan=(1, 2), budget_s=95.0),
             "baselines": Preset(3, 100, batch_size=128, repeats=3, max_num_Bs=4, observed=(50, 10)),
         },
+        card=Card(
+            "style transfer",
+            "TransformerNet judged by VGG-16; content 1e5, style 1e10",
+            source=("johnson2016", "simonyan2015", "mila2019"),
+            about=(
+                FROM_MEMORY,
+                "random weights in VGG-16 unless a file is given: nothing is downloaded; the time is the same",
+            ),
+            changes=(
+                REAL_PHOTOGRAPHS,
+            ),
+        ),
     )
 )  # fmt: skip

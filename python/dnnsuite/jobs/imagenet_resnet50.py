@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
+from .._lazy import torch
 from ..data import imagenet, imagenet_shards
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument, Unavailable
-from ..models import ResNet50
 from ._job import JobConfig
 from .declared_job import accuracy, classified, declare
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Card, Made, Metric, Preset, Values, Workload, models
 
 _POOL = 2  # batches made beforehand, where the user has no images
 _SIZE, _SMALL = 224, 64  # pixels; up to the second, the first convolution keeps the resolution
@@ -81,7 +79,7 @@ def _files(config: JobConfig, size: int, train: bool) -> tuple[Any, Any] | None:
 
 def model(options: Values, hyper: Values) -> torch.nn.Module:
     small = (options["image_size"] or _SIZE) <= _SMALL
-    made = ResNet50(options["num_classes"], options["width"], small=small)
+    made = models.ResNet50(options["num_classes"], options["width"], small=small)
     return made.to(memory_format=torch.channels_last) if options["enable_nhwc"] else made  # type: ignore[call-overload]
 
 
@@ -106,5 +104,14 @@ declare(
             "default": Preset(3, 4, batch_size=32, plan=(1, 2), budget_s=95.0, cuda={"iters_per_epoch": 50}),
             "paper": Preset(3, 500, batch_size=32, repeats=3, max_num_Bs=4),
         },
+        card=Card(
+            "image classification",
+            "ResNet-50, 1000 classes",
+            source=("he2016",),
+            about=(
+                "the learning rate is that of the first epochs: a rate is measured, not an accuracy",
+                "without images under --dataroot: uniform noise in memory",
+            ),
+        ),
     )
 )  # fmt: skip

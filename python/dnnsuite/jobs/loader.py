@@ -17,6 +17,7 @@ from ..data import imagenet, photographs
 from ..data.endless import EndlessLoader
 from ..errors import InvalidArgument
 from ._job import Job, JobConfig, register
+from .workload import Card
 
 _SIZE = 224
 
@@ -27,6 +28,15 @@ class Loader(Job):
 
     description = "JPEG files to batches on the device"
     unit = "images"
+    card = Card(
+        "data loading",
+        "torchvision's ImageFolder and torch's DataLoader",
+        source=("russakovsky2015", "mila2019"),
+        about=(
+            "JPEG files are generated where there is no ImageNet: 500 x 375 pixels of 1/f noise, as large as "
+            "photographs when compressed",
+        ),
+    )
     trains = False
     feed = "loader"
     defaults: ClassVar = {"batch_size": 256, "repeat": 30, "number": 5, "workers": 8, "images": 512}

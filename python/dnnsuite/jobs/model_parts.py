@@ -12,6 +12,7 @@ import torch
 
 from .. import _fuse, optim
 from .._step import StepRunner
+from .._torch import uncompiled_class
 from ..errors import InvalidArgument
 from . import distributed
 from .workload import Loss, Made, Values, Workload
@@ -250,7 +251,10 @@ def _made(room: Any, made: Made, of: Any, hyper: Values, **more: Any) -> Any:
     """Make an optimizer of these parameters or groups, or a schedule of this optimizer."""
     if not hasattr(room, made.name):
         raise InvalidArgument(f"{room.__name__} has no {made.name}: models that train by it train one by one, B = 0")
-    return getattr(room, made.name)(of, **made.filled(hyper), **more)
+    kind = getattr(room, made.name)
+    if room is torch.optim:  # a process that measures one job for seconds does not wait for the compiler's import
+        kind = uncompiled_class(kind)
+    return kind(of, **made.filled(hyper), **more)
 
 
 def with_names(model: torch.nn.Module) -> torch.nn.Module:

@@ -14,7 +14,7 @@ from ..data.batches import WholeBatch
 from ..errors import InvalidArgument, did_you_mean
 from ._job import JobConfig
 from .declared_job import declare
-from .workload import Made, Metric, Preset, Values, Workload, models
+from .workload import Card, Made, Metric, Preset, Values, Workload, models
 
 _PERIOD, _WAVES, _HELD_OUT = 20, 100, 3
 _DATA_SEED = 2  # the original's
@@ -69,5 +69,11 @@ declare(
                 3, 2, batch_size=1, plan=(1, 2, 4), budget_s=95.0, observed=(20, 5), cuda={"iters_per_epoch": 5}
             ),
         },
+        card=Card(
+            "sequence",
+            "two LSTM cells of 51 and a linear layer; mean squared error",
+            source=("hochreiter1997", "mila2019"),
+            about=("the rate counts time steps; the original counted optimizer steps, which its unit is converted to",),
+        ),
     )
 )

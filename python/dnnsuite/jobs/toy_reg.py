@@ -9,7 +9,7 @@ from .._lazy import torch
 from ..data.batches import BatchesInTurn
 from ._job import JobConfig
 from .declared_job import declare
-from .workload import Made, Metric, Preset, Values, Workload
+from .workload import Card, Made, Metric, Preset, Values, Workload
 
 _DEGREE = 4
 _HELD_OUT = 1 << 32  # added to the seed of points that are not trained on
@@ -56,5 +56,11 @@ declare(
             "quick": Preset(3, 20, batch_size=256, plan=(1, 4), budget_s=40.0, observed=(20, 20)),
             "default": Preset(3, 100, batch_size=256, plan=(1, 2, 4), budget_s=95.0, observed=(20, 1000)),
         },
+        card=Card(
+            "regression",
+            "Linear(4, 1) of x, x², x³, x⁴; smooth-L1 loss",
+            source=("mila2019",),
+            about=("none in what is timed: batches are drawn on the CPU in the loop, as the original's are",),
+        ),
     )
 )

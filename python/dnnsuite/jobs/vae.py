@@ -13,8 +13,9 @@ from ..data import batches, mnist
 from ..data.endless import EndlessLoader
 from ..data.order import Order
 from ._job import JobConfig
-from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload, models
+from .cards import FROM_MEMORY
+from .declared_job import declare
+from .workload import Card, Made, Metric, Preset, Values, Workload, models
 
 _TEST_BATCH = 128  # of the original, whatever the training has
 
@@ -49,7 +50,9 @@ def loss(model: Any, x: torch.Tensor) -> torch.Tensor:
     """Cross-entropy and divergence, summed over the batch."""
     reconstruction, mean, log_variance = model(x)
     with torch.autocast(x.device.type, enabled=False):  # which refuses this cross-entropy on a GPU
-        return models.negative_elbo(widened(reconstruction), x, widened(mean), widened(log_variance))
+        return models.negative_elbo(
+            models.widened(reconstruction), x, models.widened(mean), models.widened(log_variance)
+        )
 
 
 def loss_per_image(model: Any, x: torch.Tensor) -> torch.Tensor:
@@ -78,5 +81,12 @@ declare(
             "quick": Preset(3, 8, batch_size=128, plan=(1, 4), budget_s=40.0, observed=(15, 5)),
             "default": Preset(3, 16, batch_size=128, plan=(1, 2, 4), budget_s=95.0, observed=(100, 30)),
         },
+        card=Card(
+            "generative",
+            "MLP 784-400-20-400-784; cross-entropy and divergence",
+            source=("kingma2014", "lecun1998", "mila2019"),
+            about=(FROM_MEMORY, "one loader for all observations: the original starts a new one in each"),
+            changes=("a second rate with the loader in the loop (numbers)",),
+        ),
     )
 )

@@ -14,8 +14,8 @@ from .._lazy import torch
 from ..data import batches, words
 from ..errors import InvalidArgument
 from ._job import JobConfig
-from .declared_job import declare, widened
-from .workload import Made, Metric, Preset, Values, Workload, models
+from .declared_job import declare
+from .workload import Card, Made, Metric, Preset, Values, Workload, models
 
 _ROWS, _SEGMENTS = 10, 5  # of the validation text
 
@@ -91,10 +91,16 @@ def val_loss(model: Any, tokens: torch.Tensor, targets: torch.Tensor) -> torch.T
 
 
 def _entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cross_entropy(widened(logits).flatten(0, 1), targets.flatten())
+    return torch.nn.functional.cross_entropy(models.widened(logits).flatten(0, 1), targets.flatten())
 
 
 _TINY = {"emsize": 64, "nhid": 64, "vocab_size": 2000}
+_CARD = Card(
+    "language modelling",
+    "embedding of 656, GRU of 2 layers of 656, dropout 0.5",
+    source=("merity2017", "cho2014", "mila2019"),
+    about=("the rate counts tokens; the original counted segments of 35",),
+)
 _WLM = Workload(
     name="wlm",
     description="GRU language model of 2 layers of 656, gradient descent, on WikiText-2",
@@ -117,6 +123,7 @@ _WLM = Workload(
         "default": Preset(3, 8, batch_size=16, plan=(1, 2, 4), budget_s=95.0, options=_TINY),
         "baselines": Preset(3, 500, batch_size=64, repeats=3, max_num_Bs=4, observed=(30, 5)),
     },
+    card=_CARD,
 )  # fmt: skip
 declare(_WLM)
 declare(
@@ -128,5 +135,9 @@ declare(
         precision="fp16",
         loss_scale=128.0,
         presets={**_WLM.presets, "baselines": replace(_WLM.presets["baselines"], batch_size=128)},
+        card=_CARD._replace(
+            source=(*_CARD.source, "micikevicius2018"),
+            about=(*_CARD.about, "torch.amp instead of apex, which is archived; the loss scale 128 is kept"),
+        ),
     )
 )

@@ -30,6 +30,7 @@ PRESETS = ("quick", "default", "paper")
 MAKES_BATCHES = "makes its batches with the model, which an array does not share"
 BASELINES = "baselines"  # preset of a job of the suite of 2019, which a suite takes where it is there
 _HELD_OUT_SAMPLES = 512  # that a metric is of, where it names no number of batches
+HELD_OUT = 1 << 40  # added to the seed of drawn samples that are not trained on
 _OBSERVATIONS = 30  # of a run, where a preset names no other number
 
 
@@ -201,13 +202,49 @@ class Preset:
         return self.observed or (steps // number, number)
 
 
-@dataclasses.dataclass(frozen=True)
+def numbers_in(text: str) -> list[int]:
+    """Numbers of an option that has several: "5 3 2"."""
+    return [int(each) for each in text.split()]
+
+
+def sizes(
+    quick: tuple[int, int], default: tuple[int, int], paper: tuple[int, int], num_Bs: int = 2, **options: Any
+) -> dict[str, Preset]:
+    """Presets of a workload of today: (iterations per epoch, batch size) of each, and what the paper's size is."""
+    return {
+        "quick": Preset(3, *quick, plan=(1, 4), budget_s=40.0),
+        "default": Preset(3, *default, plan=(1, 2, 4), budget_s=95.0),
+        "paper": Preset(3, *paper, repeats=3, max_num_Bs=num_Bs, options=options),
+    }
+
+
+class Card(NamedTuple):
+    """What `dnnsuite show` and the page of all jobs say of a job beside what its workload is.
+
+    Attributes:
+        category: one of `cards.CATEGORIES`.
+        model: its published size.
+        source: keys of `references.bib`.
+        about: deviations from the original, each with its reason.
+        parameters: millions of parameters at its published size, in its source; None if none is published.
+        changes: changes of the job, newest first; one that changes rates is marked `(numbers)`.
+    """
+
+    category: str
+    model: str
+    source: Sequence[str]
+    about: Sequence[str]
+    parameters: float | None = None
+    changes: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Workload:
     """A training workload, declared once for every command.
 
     Attributes:
         name: name for every command and `jobs.get`.
-        description: one line for `dnnsuite list`.
+        description: what it stands for, one line for `dnnsuite list` and the page of all jobs.
         unit: name of the items that a rate counts, in the plural: "images".
         options: the options and their defaults. A number stays a number of its kind, text stays text.
         hyper: hyper-parameters, with default values. One that is also an option may be given as either.
@@ -215,7 +252,8 @@ class Workload:
             factor of three of its value.
         model: (options, one model's hyperparameters) → a plain torch module. Parameters without
             `requires_grad` are frozen.
-        data: (job's configuration, options) → `Batches`, or `Rollouts` where the model makes them (B = 0 only).
+        data: (job's configuration, options) → `Batches`.
+        rollouts: in place of `data`, (job's configuration, options) → `Rollouts`, which the model makes (B = 0 only).
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: each
             step trains these parts one after the other, each with its own optimizer while the others are frozen.
         optimizer: optimizer of each model, or groups of its parameters, each with an optimizer.
@@ -240,16 +278,18 @@ class Workload:
         device: the only device that the workload trains on; empty for the one of the configuration.
         spread: True if, in a suite, one process per device of the machine trains the same model.
         reseed: seed torch's generators again after the model was made; if False, they continue.
+        card: what else there is to say of it, if anything.
     """
 
     name: str
     description: str
     unit: str
     model: Callable[[Values, Values], torch.nn.Module]
-    data: Callable[[JobConfig, Values], Batches | Rollouts]
     loss: Loss | Mapping[str, Loss]
     optimizer: Made | Sequence[Group]
     presets: Mapping[str, Preset]
+    data: Callable[[JobConfig, Values], Batches] | None = None
+    rollouts: Callable[[JobConfig, Values], Rollouts] | None = None
     hyper: Mapping[str, float] = dataclasses.field(default_factory=dict)
     sample: Callable[[random.Random], Mapping[str, float]] | None = None
     options: Values = dataclasses.field(default_factory=dict)
@@ -270,6 +310,7 @@ class Workload:
     device: str = ""
     spread: bool = False
     reseed: bool = True
+    card: Card | None = None
 
     def __post_init__(self) -> None:
         for made in (*(group.optimizer for group in self.groups()), *filter(None, [self.schedule])):
@@ -278,6 +319,8 @@ class Workload:
                     f"workload {self.name}: {made.name} takes the hyperparameter {unknown[0]!r}, which is "
                     f"missing in `hyper`; it has {', '.join(self.hyper)}"
                 )
+        if (self.data is None) == (self.rollouts is None):
+            raise InvalidArgument(f"workload {self.name} needs either `data` or `rollouts`")
         if "default" not in self.presets:
             raise InvalidArgument(f"workload {self.name} has no preset 'default'; it has {', '.join(self.presets)}")
         if (self.held_out is None) != (self.metric is None):
@@ -295,9 +338,12 @@ class Workload:
         """Load the data, or those that are held out; batches are checked as in `data.batches.Endless`."""
         from ..data.batches import Endless
 
-        make = self.held_out if held_out and self.held_out is not None else self.data
+        make: Any = self.held_out if held_out and self.held_out is not None else self.data or self.rollouts
         found = make(config, options)
-        return found if hasattr(found, "batch_of") else Endless(self.name, found)
+        if hasattr(found, "batch_of") != (make is self.rollouts):
+            kind, right = ("rollouts", "data") if make is self.rollouts else ("data", "rollouts")
+            raise InvalidArgument(f"workload {self.name}: what `{kind}` returns belongs into `{right}`")
+        return found if make is self.rollouts else Endless(self.name, found)
 
     def groups(self) -> tuple[Group, ...]:
         """Groups of parameters with their optimizers; a single group if there is one optimizer."""

@@ -23,7 +23,7 @@ from .._runs.order import ordered
 from .._runs.record import Isolation, Moment, RunRecord, Verdict, new_id
 from .._runs.resume import final
 from .._runs.spec import WorkerSpec
-from ..jobs.cards import all_cards
+from ..jobs.cards import version_of
 from ..pin import Partition, Slot
 from ..profiler.monitor import Monitor
 from ._page_cache import before_run, unused_dataroot
@@ -198,7 +198,7 @@ class Runner:
             details={
                 "key": entry.key, "program": entry.job, "index": entry.index, "scope": entry.scope, "slot": copy,
                 "config": config.to_dict(), "observations": entry.repeat, "number": entry.number,
-                "arguments": entry.flags(), "seed_unit": entry.seed_unit, "card": _card(entry.job),
+                "arguments": entry.flags(), "seed_unit": entry.seed_unit, "card": version_of(entry.job),
                 "weight": entry.weight,
             },
         )  # fmt: skip
@@ -286,11 +286,6 @@ class Runner:
         if not about["complete"]:
             about["complete"] = True
             self._add(f"total {repeat}", total_line(about["seconds"]))
-
-
-def _card(job: str) -> int | None:
-    """Version of a job's card, None for a job of a user's own."""
-    return next((card.version for card in all_cards() if card.job == job), None)
 
 
 def orders(settings: SuiteSettings, entries: Sequence[SuiteEntry]) -> dict[str, Any]:

@@ -247,8 +247,6 @@ def experiment_of_job(
     if train.of_model:
         if workload.metric is None:
             raise InvalidArgument(f"job {name} has no measure on held-out data, so an epoch of train would end blind")
-        if place_of("all").world_size > 1:
-            raise InvalidArgument(_NOT_SHARED.format(name))
         if workload.accumulate > 1:
             raise InvalidArgument(f"job {name} makes its batches with the model, which train does not split: use run")
     options |= batches.sizes
@@ -305,12 +303,12 @@ def array_of_job(
     workload, values = values_of_job(name, preset, given, device)
     if len(kinds := dict.fromkeys(group.optimizer.name for group in workload.groups())) > 1:
         raise InvalidArgument(f"job {name} trains by {' and '.join(kinds)}, which cannot train as an array: add --B 1")
+    if workload.rollouts:
+        raise InvalidArgument(f"job {name} {MAKES_BATCHES}: add --B 1 for one seed after the other")
     each = [
         experiment_of_job(name, preset, {**given, "seed": values["seed"] + i}, device, data, dataroot, until)
         for i in range(seeds)
     ]
-    if each[0].data.train.of_model:
-        raise InvalidArgument(f"job {name} {MAKES_BATCHES}: add --B 1 for one seed after the other")
     valid = each[0].data.valid
     each = [replace(own, data=replace(own.data, valid=valid)) for own in each]
     return ExperimentArray(each, [f"seed {own.seed}" for own in each])

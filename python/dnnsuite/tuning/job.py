@@ -14,7 +14,6 @@ from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Made, Workload
 from ..jobs.model_parts import optimizers_of, with_names
-from ..jobs.workload import MAKES_BATCHES
 from .jobs_space import space_of
 from .space import Config, Range
 
@@ -81,8 +80,6 @@ class JobSweep:
         """Batches to train on."""
         if batch_size not in self._loaded:
             found = self.workload.batches(self._configured(batch_size), self._options)
-            if hasattr(found, "batch_of"):
-                raise InvalidArgument(f"job {self.workload.name} {MAKES_BATCHES}, so that tune does not take it")
             self._options.update(found.sizes)
             self._loaded[batch_size] = found
         return self._loaded[batch_size]

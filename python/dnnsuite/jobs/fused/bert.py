@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from ... import data, models
+from ... import data
+from ..._lazy import torch
 from .._job import JobConfig
-from ..declared_job import declare, widened
-from ..workload import Preset, Values, Workload
+from ..declared_job import declare
+from ..workload import Card, Preset, Values, Workload, models
 from . import samplers
 
 
@@ -35,7 +34,7 @@ def model(options: Values, hyper: Values) -> models.BERT:
 
 def loss(model: Any, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the masked positions `[N, P]` in the sequences `[N, L]`."""
-    return torch.nn.functional.cross_entropy(widened(model(tokens, positions)), targets.flatten())
+    return torch.nn.functional.cross_entropy(models.widened(model(tokens, positions)), targets.flatten())
 
 
 HFTA = {
@@ -61,6 +60,15 @@ WORKLOAD = Workload(
         "default": Preset(3, 4, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, repeats=3, max_num_Bs=10, options=HFTA),
     },
+    card=Card(
+        "language modelling",
+        "BERT encoder of 8 layers, 8 heads; --preset paper has hidden 512",
+        source=("devlin2019", "merity2017", "zeiler2012", "wang2021"),
+        about=(
+            samplers.DECLARED,
+            "the default is 128 wide, to end in minutes: --preset paper is HFTA's network of 512",
+        ),
+    ),
 )  # fmt: skip
 
 declare(WORKLOAD)

@@ -12,12 +12,11 @@ import functools
 import random
 from collections.abc import Callable
 
-import torch
-
-from ... import data, models
+from ... import data
+from ..._lazy import torch
 from .._job import JobConfig
 from ..declared_job import accuracy, classified, declare
-from ..workload import Metric, Preset, Values, Workload
+from ..workload import Card, Metric, Preset, Values, Workload, models
 from . import samplers
 
 
@@ -56,6 +55,16 @@ def _rate(generator: random.Random) -> dict[str, float]:
     return {"lr": generator.uniform(0.1, 10.0)}
 
 
+_SMALL_CARD = Card(
+    "image classification",
+    "torchvision's MobileNetV3-Small, 10 classes, 32 x 32",
+    source=("howard2019", "krizhevsky2009", "wang2021"),
+    about=(
+        samplers.DECLARED,
+        samplers.ITERATIONS,
+        "squeeze and excite follows the activation, as in the paper: HFTA has it before",
+    ),
+)
 SMALL = Workload(
     name="mobilenet_v3_small",
     description="MobileNetV3-Small on images of 32 x 32, Adam + StepLR",
@@ -75,9 +84,14 @@ SMALL = Workload(
         "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),
         "paper": Preset(20, 500, batch_size=1024, repeats=3, max_num_Bs=10, search=samplers.LONG_SEARCH),
     },
+    card=_SMALL_CARD,
 )
 LARGE = dataclasses.replace(
-    SMALL, name="mobilenet_v3_large", description="MobileNetV3-Large on images of 32 x 32, Adam + StepLR", model=large
+    SMALL,
+    name="mobilenet_v3_large",
+    description="MobileNetV3-Large on images of 32 x 32, Adam + StepLR",
+    model=large,
+    card=_SMALL_CARD._replace(model="torchvision's MobileNetV3-Large, 10 classes, 32 x 32"),
 )
 RESNET = dataclasses.replace(
     SMALL,
@@ -96,6 +110,12 @@ RESNET = dataclasses.replace(
         "default": Preset(3, 4, batch_size=64, plan=(1, 2, 4), budget_s=95.0, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, batch_size=128, repeats=3, max_num_Bs=10),
     },
+    card=Card(
+        "image classification",
+        "ResNet-18 without average pool, 10 classes, 32 x 32",
+        source=("he2016", "krizhevsky2009", "zeiler2012", "wang2021"),
+        about=(samplers.DECLARED, "iterations per epoch are those asked for: HFTA parses the flag and does not use it"),
+    ),
 )
 
 for workload in (SMALL, LARGE, RESNET):

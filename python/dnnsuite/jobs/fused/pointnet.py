@@ -7,12 +7,11 @@ import dataclasses
 import functools
 from typing import Any
 
-import torch
-
-from ... import data, models
+from ... import data
+from ..._lazy import torch
 from .._job import JobConfig
-from ..declared_job import declare, widened
-from ..workload import Metric, Preset, Values, Workload
+from ..declared_job import declare
+from ..workload import Card, Metric, Preset, Values, Workload, models
 from . import samplers
 
 _HELD_OUT_SEED = 1 << 32  # beyond the seeds of training
@@ -58,10 +57,10 @@ def _drawn(draw: Any, count: int, config: JobConfig, options: Values, train: boo
 def loss(model: Any, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the clouds or of their points, and the distance of the feature transforms from rotations."""
     logits, transform = model(points)
-    error = torch.nn.functional.cross_entropy(widened(logits).flatten(0, -2), labels.flatten())
+    error = torch.nn.functional.cross_entropy(models.widened(logits).flatten(0, -2), labels.flatten())
     if transform is None:
         return error
-    return error + _ORTHOGONALITY * models.orthogonality_loss(widened(transform))
+    return error + _ORTHOGONALITY * models.orthogonality_loss(models.widened(transform))
 
 
 def accuracy(model: Any, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -89,6 +88,16 @@ CLASSIFY = Workload(
         "default": Preset(3, 8, batch_size=8, plan=(1, 2, 4), budget_s=95.0, options=_QUICK, cuda=samplers.ON_CUDA),
         "paper": Preset(5, 1000, repeats=3, max_num_Bs=10),
     },
+    card=Card(
+        "point clouds",
+        "PointNet with a feature transform, 16 classes, 2500 points",
+        source=("qi2017", "chang2015", "wang2021"),
+        about=(
+            samplers.DECLARED,
+            samplers.ITERATIONS,
+            "clouds are sampled from sixteen analytic solids where ShapeNet is not there",
+        ),
+    ),
 )
 SEGMENT = dataclasses.replace(
     CLASSIFY,
@@ -99,6 +108,16 @@ SEGMENT = dataclasses.replace(
     data=chairs,
     held_out=functools.partial(chairs, train=False),
     presets={**CLASSIFY.presets, "paper": Preset(10, 1000, repeats=3, max_num_Bs=10)},
+    card=Card(
+        "point clouds",
+        "PointNet for parts with a feature transform, 4 parts, 2500 points",
+        source=("qi2017", "chang2015", "wang2021"),
+        about=(
+            samplers.DECLARED,
+            samplers.ITERATIONS,
+            "clouds are sampled from chairs of boxes where ShapeNet is not there",
+        ),
+    ),
 )
 
 for workload in (CLASSIFY, SEGMENT):

@@ -7,6 +7,10 @@ import random
 
 from ..workload import Made
 
+# Of cards: deviations from HFTA's code.
+DECLARED = "one plain model is declared, and fused by the library: HFTA's code has a fused form written by hand"
+ITERATIONS = "the number of iterations asked for is made: HFTA's epochs end with the data set"
+
 ADADELTA = Made("Adadelta", {"lr": "lr"})
 ADAM = Made("Adam", {"lr": "lr", "betas": ("beta1", "beta2"), "weight_decay": "weight_decay"})
 STEPS = Made("StepLR", {"step_size": "step_size", "gamma": "gamma"})

@@ -1,123 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""A decoder of today: RMS norms, rotary positions, grouped queries, gated feed-forward; and the bytes it learns.
-
-The text is FineWeb's shards of tokens under `dataroot` (`*.bin`: a head of 256 int32, then uint16), else the pages on
-the language that come with the interpreter, as bytes. The last tenth is held out.
-"""
+"""What jobs that train a decoder have in common: text, loss, operations, and weights that know something."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
-
-from ..._lazy import numpy as np
+from ..._lazy import functional as F
+from ..._lazy import torch
 from ..._seeds import seed_all
+from ...data import tokens
 from ...data.batches import ArrayBatches, WholeBatch
-from ...errors import BadData, InvalidArgument
 from .._job import JobConfig
-from ..declared_job import widened
-from ..workload import Loss, Rate, Values
+from ..workload import Loss, Rate, Values, models
 
-_HEAD = 256  # int32 before the tokens of a shard
-_HELD_OUT = 32  # windows
 SIZES = {"layers": 2, "width": 96, "heads": 4, "kv_heads": 2, "ff": 256, "vocab": 256, "length": 128}
-
-
-class Attention(nn.Module):
-    """Causal attention of `heads` queries over `kv_heads` keys and values."""
-
-    def __init__(self, width: int, heads: int, kv_heads: int) -> None:
-        super().__init__()
-        self.heads, self.kv_heads, self.size = heads, kv_heads, width // heads
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, kv_heads * self.size, bias=False)
-        self.value = nn.Linear(width, kv_heads * self.size, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, length, _ = x.shape
-        query = self.query(x).view(n, length, self.heads, self.size).transpose(1, 2)
-        key, value = (
-            part.view(n, length, self.kv_heads, self.size).transpose(1, 2) for part in (self.key(x), self.value(x))
-        )
-        each = self.heads // self.kv_heads
-        key, value = (part.repeat_interleave(each, 1) for part in (_rotated(key), value))
-        mixed = F.scaled_dot_product_attention(_rotated(query), key, value, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(n, length, -1))
-
-
-def _rotated(x: torch.Tensor) -> torch.Tensor:
-    """Turn pairs of features by angles that grow with the position."""
-    half = x.shape[-1] // 2
-    rates = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-    angles = torch.arange(x.shape[-2], device=x.device, dtype=torch.float32)[:, None] * rates
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    first, second = x[..., :half], x[..., half:]
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
-
-
-class Gated(nn.Module):
-    """Feed-forward with a SiLU gate."""
-
-    def __init__(self, width: int, ff: int) -> None:
-        super().__init__()
-        self.gate, self.up = nn.Linear(width, ff, bias=False), nn.Linear(width, ff, bias=False)
-        self.down = nn.Linear(ff, width, bias=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
-
-
-class Block(nn.Module):
-    """A mixer of positions and a feed-forward, each on the normalised stream and added to it."""
-
-    def __init__(self, width: int, mixer: nn.Module, forward: nn.Module) -> None:
-        super().__init__()
-        self.norms = nn.ModuleList(nn.RMSNorm(width, eps=1e-6) for _ in range(2))
-        self.mixer, self.ff = mixer, forward
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.mixer(self.norms[0](x))
-        return x + self.ff(self.norms[1](x))
-
-
-class Decoder(nn.Module):
-    """Tokens `[N, L]` → logits of the next ones `[N, L, vocab]`; the embedding is the head, too.
-
-    Args:
-        options: SIZES; with `again`, a block is computed again in the backward pass, instead of kept.
-        block: makes a block; by default one of attention and a gated feed-forward.
-    """
-
-    def __init__(self, options: Values, block: Callable[[], nn.Module] | None = None) -> None:
-        super().__init__()
-        width = options["width"]
-        if width % options["heads"] or options["heads"] % options["kv_heads"]:
-            raise InvalidArgument(
-                f"heads {options['heads']} must divide width {width}, and kv_heads {options['kv_heads']} the heads"
-            )
-        make = block or (
-            lambda: Block(width, Attention(width, options["heads"], options["kv_heads"]), Gated(width, options["ff"]))
-        )
-        self.embedding = nn.Embedding(options["vocab"], width)
-        self.blocks = nn.ModuleList(make() for _ in range(options["layers"]))
-        self.again = bool(options.get("again"))
-        self.norm = nn.RMSNorm(width, eps=1e-6)
-        nn.init.normal_(self.embedding.weight, std=width**-0.5)  # logits of variance 1
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        x = self.embedding(tokens)
-        for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
-        return F.linear(self.norm(x), self.embedding.weight)
+# Of a decoder of 1 B, which learns from preferences or rewards.
+BILLION = {"layers": 16, "width": 2048, "heads": 16, "kv_heads": 16, "ff": 5504, "vocab": 32_000}
 
 
 def flops_per_token(options: Values) -> float:
@@ -135,71 +36,17 @@ def attention_flops(options: Values) -> float:
 
 def text(config: JobConfig, options: Values) -> ArrayBatches:
     """Windows of tokens `[N, L]` and the tokens after each of them."""
-    tokens, record = tokens_of(config, options["vocab"])
-    return windows(tokens[: len(tokens) * 9 // 10], record, config, options["length"])
+    whole = tokens.load(config.data, config.dataroot, options["vocab"])
+    return tokens.windows(whole, options["length"], config.batch_size, config.data_seed)
 
 
 def held_out_text(config: JobConfig, options: Values) -> WholeBatch:
-    """Windows of the last tenth, evenly spread."""
-    tokens, record = tokens_of(config, options["vocab"])
-    return held_out_windows(tokens[len(tokens) * 9 // 10 :], record, options["length"])
-
-
-def windows(tokens: torch.Tensor, record: Values, config: JobConfig, length: int) -> ArrayBatches:
-    """Windows that begin anywhere in `tokens`."""
-    if len(tokens) < 3 * length:
-        raise InvalidArgument(f"length {length}: the text has {len(tokens)} tokens to train on, too few")
-    steps = torch.arange(length + 1)
-
-    def prepare(generator: torch.Generator, starts: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        moved = starts + torch.randint(length, starts.shape, generator=generator)
-        rows = tokens[moved[:, None] + steps].long()
-        return rows[:, :-1], rows[:, 1:]
-
-    starts = torch.arange(0, len(tokens) - 2 * length, length)
-    return ArrayBatches(starts, batch_size=config.batch_size, seed=config.data_seed, record=record, prepare=prepare)
-
-
-def held_out_windows(tokens: torch.Tensor, record: Values, length: int) -> WholeBatch:
-    starts = torch.linspace(0, len(tokens) - length - 1, _HELD_OUT).long()
-    rows = tokens[starts[:, None] + torch.arange(length + 1)].long()
-    return WholeBatch((rows[:, :-1], rows[:, 1:]), record)
-
-
-def tokens_of(config: JobConfig, vocab: int) -> tuple[torch.Tensor, dict[str, Any]]:
-    """Return all tokens, and where they come from."""
-    shards = [] if config.data == "synthetic" or not config.dataroot else sorted(Path(config.dataroot).glob("*.bin"))
-    if shards:
-        return _shard(shards[0], vocab), {"source": f"{shards[0].name}: tokens of the user's", "licence": "the user's"}
-    return _pages()
-
-
-def _shard(path: Path, vocab: int) -> torch.Tensor:
-    size = path.stat().st_size - 4 * _HEAD
-    if size < 2 or size % 2:
-        raise BadData(f"{path} is not a shard of tokens, which is a head of {_HEAD} int32 and uint16 after it")
-    tokens = np.fromfile(path, np.uint16, offset=4 * _HEAD).astype(np.int32)
-    if tokens.max() >= vocab:
-        raise BadData(f"{path} has the token {tokens.max()}: set vocab to {tokens.max() + 1} or more")
-    return torch.from_numpy(tokens)
-
-
-@lru_cache(maxsize=1)
-def _pages() -> tuple[torch.Tensor, dict[str, Any]]:
-    import hashlib
-    from pydoc_data.topics import topics
-
-    # Pages quote each other: a paragraph is taken once, lest one that is held out is learned from another page.
-    paragraphs = dict.fromkeys("\n\n".join(topics[name] for name in sorted(topics)).split("\n\n"))
-    whole = "\n\n".join(paragraphs).encode()
-    record = {"source": "CPython's pages on the language, as bytes", "licence": "PSF-2.0"}
-    tokens = torch.frombuffer(bytearray(whole), dtype=torch.uint8)
-    return tokens, {**record, "sha256": hashlib.sha256(whole).hexdigest()}
+    return tokens.held_out(tokens.load(config.data, config.dataroot, options["vocab"]), options["length"])
 
 
 def loss(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of the next token."""
-    return F.cross_entropy(widened(model(tokens)).flatten(0, 1), following.flatten())
+    return F.cross_entropy(models.widened(model(tokens)).flatten(0, 1), following.flatten())
 
 
 def bits(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
@@ -207,14 +54,32 @@ def bits(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Ten
     return loss(model, tokens, following) / math.log(2)
 
 
+def likelihoods(model: Any, tokens: torch.Tensor, prompt: int) -> torch.Tensor:
+    """Logarithms of the chances of the tokens after the first `prompt`, `[N, L - prompt]`."""
+    chances = models.widened(model(tokens[:, :-1])).log_softmax(-1)
+    return chances.gather(-1, tokens[:, 1:, None]).squeeze(-1)[:, prompt - 1 :]
+
+
 def taught(
-    options: Values, batch: Callable[[int], tuple[torch.Tensor, ...]], loss: Loss, steps: int, seed: int, lr: float,
-    rate: Rate | None = None,
-) -> dict[str, torch.Tensor]:  # fmt: skip
-    """Weights of a decoder that learned some batches: the same, whichever model begins with them."""
+    options: Values, teach: Callable[[Values], tuple[Callable[[int], tuple[torch.Tensor, ...]], Loss]], steps: int,
+    seed: int, lr: float, rate: Rate | None = None,
+) -> torch.nn.Module:  # fmt: skip
+    """A decoder that has learned from some batches first: the same for every model that begins with it.
+
+    Args:
+        teach: options → (batches by their number, a loss); a function of a module.
+    """
+    decoder = models.Decoder(options)
+    if steps:
+        decoder.load_state_dict(_learned(tuple(sorted(options.items())), teach, steps, seed, lr, rate))
+    return decoder
+
+
+@lru_cache(maxsize=2)
+def _learned(items: Any, teach: Any, steps: int, seed: int, lr: float, rate: Rate | None) -> dict[str, torch.Tensor]:
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         seed_all(seed)
-        decoder = Decoder(options)
+        decoder, (batch, loss) = models.Decoder(dict(items)), teach(dict(items))
         optimizer = torch.optim.AdamW(decoder.parameters(), lr=lr, weight_decay=0.0)
         for i in range(steps):
             optimizer.param_groups[0]["lr"] = lr * (rate(i, steps) if rate else 1.0)
@@ -225,6 +90,7 @@ def taught(
 
 
 # What all workloads that learn text have in common.
+PAGES = "without FineWeb's tokens under --dataroot: CPython's pages on the language, as bytes"
 OF_TEXT: dict[str, Any] = {
     "unit": "tokens", "data": text, "held_out": held_out_text, "clip_norm": 1.0,
     "items_per_sample": lambda options: options["length"],

@@ -2,66 +2,27 @@
 """Learning without labels, DINO (Caron et al., 2021): a student says of small crops what a teacher says of large ones.
 
 The teacher is the average of the student's weights; its answers are spread over all prototypes by the Sinkhorn-Knopp
-iteration, as DINOv2 does, so that it needs no centre. A crop is a part of a picture of its own contrast, in noise. The
-measure is the accuracy of the ten nearest neighbours among labelled crops, by features of the teacher: chance, where
-it gives all crops one answer.
+iteration. A crop is a part of a picture of its own contrast, in noise. The measure is the accuracy of the ten nearest
+neighbours among labelled crops, by features of the teacher: chance, where it gives all crops one answer.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
+from ..._lazy import functional as F
+from ..._lazy import torch
 from ...data.batches import ArrayBatches, WholeBatch
 from .._job import JobConfig
-from ..declared_job import declare, widened
-from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .vision import Averaged, Encoder, encoder_flops, follow, pictures
+from ..declared_job import declare
+from ..workload import Card, Made, Metric, Rate, Values, Workload, models, sizes
+from .vision import IN_PLACE_OF_IMAGENET, encoder_flops, follow, pictures
 
 _NOISE = 0.3
 _LARGE, _SMALL, _JUDGED = (0.4, 1.0), (0.2, 0.4), (0.7, 1.0)  # parts of a picture's area
 _TEACHER, _STUDENT = 0.02, 0.1  # temperatures
 _NEIGHBOURS, _NEAR = 10, 0.07  # that vote, with a weight by the similarity over this
 _KNOWN = 1024  # labelled crops, and half as many that are judged
-
-
-class Student(nn.Module):
-    """Pictures `[N, C, S, S]` → features `[N, width]`, and the similarity of each to the prototypes `[N, K]`."""
-
-    def __init__(self, options: Values) -> None:
-        super().__init__()
-        width, hidden, neck = options["width"], options["hidden"], options["bottleneck"]
-        self.encoder = Encoder(options)
-        layers = [nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
-        for _ in range(options["deep"]):
-            layers += [nn.Linear(hidden, hidden), nn.BatchNorm1d(hidden), nn.GELU()]
-        self.head = nn.Sequential(*layers, nn.Linear(hidden, neck), nn.BatchNorm1d(neck, affine=False))
-        self.prototypes = nn.Parameter(torch.randn(options["prototypes"], neck) * neck**-0.5)
-
-    def features(self, x: torch.Tensor) -> torch.Tensor:
-        return self.encoder.norm(self.encoder.every(x)).mean(1)
-
-    def similar(self, features: torch.Tensor) -> torch.Tensor:
-        return F.linear(F.normalize(self.head(features), dim=-1), F.normalize(self.prototypes, dim=-1))
-
-
-class Dino(Averaged):
-    """Crops → the student's similarities to the prototypes and the teacher's, in training; else the teacher's features
-    of crops and its similarities. The teacher is the average."""
-
-    def forward(self, large: Any, small: torch.Tensor | None = None) -> Any:  # type: ignore[override]
-        student: Any = self.live
-        teacher: Any = self.average
-        if small is None:
-            features = teacher.features(large)
-            return features, teacher.similar(features)
-        with torch.no_grad():
-            said = teacher.similar(teacher.features(large))
-        features = torch.cat([student.features(x) for x in (large, small)])
-        return student.similar(features), said
 
 
 def spread(similar: torch.Tensor) -> torch.Tensor:
@@ -77,7 +38,7 @@ def loss(model: Any, large: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each crop with the teacher's answer to each other large crop of the same picture."""
     views, crops = large.shape[1], large.shape[1] + small.shape[1]
     student, said = (
-        widened(x) for x in model(large.transpose(0, 1).flatten(0, 1), small.transpose(0, 1).flatten(0, 1))
+        models.widened(x) for x in model(large.transpose(0, 1).flatten(0, 1), small.transpose(0, 1).flatten(0, 1))
     )
     answers = spread(said).chunk(views)
     logs = (student / _STUDENT).log_softmax(-1).chunk(crops)
@@ -90,7 +51,9 @@ def neighbours(
 ) -> torch.Tensor:
     """Share of crops whose class most of their neighbours have."""
     (near, _), (far, _) = model(known), model(x)
-    similar, place = (F.normalize(widened(far), dim=-1) @ F.normalize(widened(near), dim=-1).t()).topk(_NEIGHBOURS)
+    similar, place = (F.normalize(models.widened(far), dim=-1) @ F.normalize(models.widened(near), dim=-1).t()).topk(
+        _NEIGHBOURS
+    )
     votes = (F.one_hot(classes, 10)[place] * (similar / _NEAR).exp()[..., None]).sum(1)
     return (votes.argmax(-1) == kind).to(votes.dtype).mean()
 
@@ -140,20 +103,16 @@ def flops(options: Values) -> float:
     return seen + head * (6.0 * (2 + options["locals"]) + 2 * 2)
 
 
-_PAPER = {
-    "layers": 12, "width": 384, "heads": 6, "patch": 14, "size": 224, "local": 98, "locals": 8, "channels": 3,
-    "hidden": 2048, "deep": 1, "bottleneck": 256, "prototypes": 65_536, "momentum": 0.996,
-}  # fmt: skip
 declare(
     Workload(
         name="dino",
-        description="a vision transformer learns features of pictures without labels",
+        description="self-supervision: a student, a teacher, many small crops",
         unit="images",
         options={
             "layers": 1, "width": 64, "heads": 4, "patch": 8, "size": 32, "local": 16, "locals": 2, "channels": 1,
             "hidden": 128, "deep": 0, "bottleneck": 64, "prototypes": 64, "momentum": 0.95,
         },
-        model=lambda options, hyper: Dino(Student(options), options["momentum"]),
+        model=lambda options, hyper: models.Dino(models.Student(options), options["momentum"]),
         data=views,
         loss=loss,
         held_out=labelled,
@@ -164,10 +123,25 @@ declare(
         clip_norm=3.0,
         after_step=follow,
         flops_per_item=flops,
-        presets={
-            "quick": Preset(3, 110, batch_size=64, plan=(1, 4), budget_s=40.0),
-            "default": Preset(3, 500, batch_size=64, plan=(1, 2, 4), budget_s=95.0),
-            "paper": Preset(3, 100, batch_size=64, repeats=3, max_num_Bs=2, options=_PAPER),
-        },
+        presets=sizes(
+            (110, 64), (500, 64), (100, 64), layers=12, width=384, heads=6, patch=14, size=224, local=98, locals=8,
+            channels=3, hidden=2048, deep=1, bottleneck=256, prototypes=65_536, momentum=0.996,
+        ),
+        card=Card(
+            "image classification",
+            "ViT-S/14 and an average of it: 12 x 384, 6 heads, 224 x 224, 8 small crops of 98; 65536 prototypes",
+            source=("caron2021",),
+            about=(
+                "the published count is of the backbone: head and prototypes have 22.3 M more, and the teacher as many",
+                f"{IN_PLACE_OF_IMAGENET}; crops differ in place, size, contrast and noise, not in colour",
+                "answers are spread over the prototypes as in DINOv2, in place of a moving centre",
+                "decay and the teacher's momentum are constant: a schedule by steps is one of learning rates",
+                "class token and patches are averaged, and the head has batch norms: at quick size, features learn "
+                "faster so",
+                "neighbours are sought among crops in noise: on whole pictures, features of untrained weights were as "
+                "good as learned ones",
+            ),
+            parameters=21.6,
+        ),
     )
 )  # fmt: skip

@@ -9,40 +9,33 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
+from ..._lazy import functional as F
+from ..._lazy import torch
 from ...data.batches import BatchesInTurn
 from .._job import JobConfig
-from ..declared_job import declare, widened
-from ..workload import Made, Metric, Preset, Rate, Values, Workload
-from .decoder import SIZES, Decoder, flops_per_token
+from ..declared_job import declare
+from ..workload import Card, Made, Metric, Rate, Values, Workload, models, sizes
+from .decoder import BILLION, SIZES, flops_per_token, likelihoods
 
 _LETTERS = 26
 _TRAINED = 10 / 13  # of them, first letters of prompts that are not held out
 _BETA = 0.1
 
 
-class Preference(nn.Module):
-    """Two answers `[N, L]` each → how much more than the reference the policy prefers the first, `[N]`."""
+def model(options: Values, hyper: Values) -> torch.nn.Module:
+    policy = models.Decoder(options)
+    policy.reference = copy.deepcopy(policy).requires_grad_(False)
+    return policy
 
-    def __init__(self, options: Values) -> None:
-        super().__init__()
-        self.prompt = options["length"] // 2
-        self.policy = Decoder(options)
-        self.reference = copy.deepcopy(self.policy).requires_grad_(False)
 
-    def forward(self, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-        return self._ratio(good) - self._ratio(bad)
+def margin(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
+    """How much more than the reference the policy prefers the first of two answers, `[N]`."""
 
-    def _ratio(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self._likelihood(self.policy, tokens) - self._likelihood(self.reference, tokens)
+    def ratio(tokens: torch.Tensor) -> torch.Tensor:
+        policy, reference = (likelihoods(x, tokens, tokens.shape[1] // 2) for x in (model, model.reference))
+        return (policy - reference).sum(-1)
 
-    def _likelihood(self, decoder: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
-        """Logarithm of the answer's probability after its prompt, `[N]`."""
-        chances = widened(decoder(tokens[:, :-1])).log_softmax(-1)
-        return chances.gather(-1, tokens[:, 1:, None]).squeeze(-1)[:, self.prompt - 1 :].sum(-1)
+    return ratio(good) - ratio(bad)
 
 
 def pairs(config: JobConfig, options: Values, held_out: bool = False) -> BatchesInTurn:
@@ -61,37 +54,32 @@ def pairs(config: JobConfig, options: Values, held_out: bool = False) -> Batches
     return BatchesInTurn.drawn(draw, config.data_seed, "prompts with ascending letters preferred")
 
 
-def loss(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-    return -F.logsigmoid(_BETA * model(good, bad)).mean()
-
-
-def preferred(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-    """Share of pairs whose better answer gained more than the other."""
-    return (model(good, bad) > 0).float().mean()
-
-
-_PAPER = {"layers": 16, "width": 2048, "heads": 16, "kv_heads": 16, "ff": 5504, "vocab": 32_000, "length": 1024}
 declare(
     Workload(
         name="dpo",
-        description="a decoder learns preferences against a frozen copy of itself",
+        description="learning from preferences: two forwards, one frozen",
         unit="pairs",
         options={**SIZES, "width": 64, "ff": 128, "vocab": _LETTERS, "length": 16},
-        model=lambda options, hyper: Preference(options),
+        model=model,
         data=pairs,
-        loss=loss,
+        loss=lambda model, good, bad: -F.logsigmoid(_BETA * margin(model, good, bad)).mean(),
         held_out=lambda config, options: pairs(config, options, held_out=True),
-        metric=Metric("pairs preferred", preferred, "more", {"quick": 0.9, "default": 0.95}),
+        metric=Metric(
+            "pairs preferred", lambda model, good, bad: (margin(model, good, bad) > 0).float().mean(), "more",
+            {"quick": 0.9, "default": 0.95},
+        ),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.0}),
         hyper={"lr": 1e-3},
         rate=Rate(warmup=0.1, constant=0.5),
         clip_norm=1.0,
         # Two answers, each through the policy, and through the reference without a backward.
         flops_per_item=lambda options: 2 * options["length"] * 4 / 3 * flops_per_token(options),
-        presets={
-            "quick": Preset(3, 50, batch_size=32, plan=(1, 4), budget_s=40.0),
-            "default": Preset(3, 200, batch_size=64, plan=(1, 2, 4), budget_s=95.0),
-            "paper": Preset(3, 100, batch_size=8, repeats=3, max_num_Bs=2, options=_PAPER),
-        },
+        presets=sizes((50, 32), (200, 64), (100, 8), **BILLION, length=1024),
+        card=Card(
+            "language modelling",
+            "policy and frozen reference 16 x 2048, 16 heads, gated feed-forward of 5504",
+            source=("rafailov2023",),
+            about=("drawn letters in place of texts, so that the better answer is known",),
+        ),
     )
-)
+)  # fmt: skip

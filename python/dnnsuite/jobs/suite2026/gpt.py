@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Pretraining of a language model, the form of modded-nanogpt's and nanochat's: 124 M parameters at paper size."""
+"""Pretraining of a language model, the form of modded-nanogpt's and nanochat's."""
 
 from __future__ import annotations
 
 from ..declared_job import declare
-from ..workload import Group, Made, Metric, Preset, Rate, Workload
-from .decoder import OF_TEXT, SIZES, Decoder, bits, flops_per_token, loss
+from ..workload import Card, Group, Made, Metric, Rate, Workload, models, sizes
+from .decoder import OF_TEXT, PAGES, SIZES, bits, flops_per_token, loss
 
-_PAPER = {"layers": 12, "width": 768, "heads": 6, "kv_heads": 6, "ff": 2048, "vocab": 50_304, "length": 1024}
 _ADAMW = {"lr": "lr", "betas": (0.9, 0.95)}
 
 declare(
     Workload(
         name="gpt",
-        description="a decoder of rotary attention learns text, AdamW, constant rate and a long fall",
+        description="pretraining of language models",
         **OF_TEXT,
         options={**SIZES, "layers": 3},
-        model=lambda options, hyper: Decoder(options),
+        model=lambda options, hyper: models.Decoder(options),
         loss=loss,
         metric=Metric("bits per token", bits, "less", {"quick": 3.6, "default": 3.0}, batches=1),
         optimizer=[
@@ -26,10 +25,20 @@ declare(
         hyper={"lr": 4e-3},
         rate=Rate(warmup=0.1, constant=0.3),
         flops_per_item=flops_per_token,
-        presets={
-            "quick": Preset(3, 40, batch_size=8, plan=(1, 4), budget_s=40.0),
-            "default": Preset(3, 200, batch_size=32, plan=(1, 2, 4), budget_s=95.0),
-            "paper": Preset(3, 1500, batch_size=32, repeats=3, max_num_Bs=4, options=_PAPER),
-        },
+        presets=sizes(
+            (40, 8), (200, 32), (1500, 32), num_Bs=4,
+            layers=12, width=768, heads=6, kv_heads=6, ff=2048, vocab=50_304, length=1024,
+        ),
+        card=Card(
+            "language modelling",
+            "decoder 12 x 768, 6 heads, rotary positions, RMS norms, gated feed-forward of 2048; head tied",
+            source=("jordan2024", "kaplan2020"),
+            about=(
+                "AdamW in place of Muon and AdamW: an array with two classes of optimizers trains by eager steps, "
+                "which are slower",
+                PAGES,
+            ),
+            parameters=124,
+        ),
     )
-)
+)  # fmt: skip

@@ -8,54 +8,20 @@ mean length of episodes from states that training never begins from.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import torch
-from torch import nn
-
+from ..._lazy import torch
 from ...data.batches import Rollouts, WholeBatch, shuffled
+from ...data.games import pole_moved
 from .._job import JobConfig
 from .._ppo import clipped_loss, returns
 from ..declared_job import declare
-from ..workload import Made, Metric, Preset, Rate, Values, Workload
+from ..workload import Card, Made, Metric, Preset, Rate, Values, Workload, models
 
 _LONGEST = 500  # moves of an episode
 _PARTS, _EPOCHS = 4, 4  # of what was played: minibatches, and how often each is learned from
 _DISCOUNT, _LAMBDA, _CLIP = 0.99, 0.95, 0.2
 _VALUE, _ENTROPY = 0.25, 0.01  # weights in the loss
-
-
-class Agent(nn.Module):
-    """States `[..., 4]` → logarithms of the chances of both moves `[..., 2]`, and values `[...]`."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.policy, self.value = _network(width, 2, 0.01), _network(width, 1, 1.0)
-
-    def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.policy(states).log_softmax(-1), self.value(states).squeeze(-1)
-
-
-def _network(width: int, outputs: int, gain: float) -> nn.Sequential:
-    layers = [nn.Linear(4, width), nn.Linear(width, width), nn.Linear(width, outputs)]
-    for layer, own in zip(layers, (2**0.5, 2**0.5, gain), strict=True):
-        nn.init.orthogonal_(layer.weight, own)
-        nn.init.zeros_(layer.bias)
-    return nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
-
-
-def moved(states: torch.Tensor, moves: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the states `[N, 4]` (place, speed, angle, its speed) after 20 ms, and which poles have fallen `[N]`."""
-    place, speed, angle, turning = states.unbind(-1)
-    push = (2 * moves - 1).to(states.dtype) * 10.0
-    cos, sin = angle.cos(), angle.sin()
-    share = (push + 0.05 * turning.square() * sin) / 1.1
-    turns = (9.8 * sin - cos * share) / (0.5 * (4 / 3 - 0.1 * cos.square() / 1.1))
-    runs = share - 0.05 * turns * cos / 1.1
-    after = [place + 0.02 * speed, speed + 0.02 * runs, angle + 0.02 * turning, turning + 0.02 * turns]
-    new = torch.stack(after, -1)
-    return new, (new[:, 0].abs() > 2.4) | (new[:, 2].abs() > math.radians(12))
 
 
 def played(config: JobConfig, options: Values) -> Rollouts:
@@ -74,7 +40,7 @@ def played(config: JobConfig, options: Values) -> Rollouts:
         for _ in range(options["moves"]):
             chances, value = (x.float().cpu() for x in model(states.to(device)))
             moves = (torch.rand(poles, generator=generator) > chances[:, 0].exp()).long()
-            after, fell = moved(states, moves)
+            after, fell = pole_moved(states, moves)
             ends = fell | (ages + 1 >= _LONGEST)
             seen.append((states, moves, chances.gather(1, moves[:, None]).squeeze(1), value, ends))
             states, ages = torch.where(ends[:, None], fresh(generator), after), torch.where(ends, 0.0, ages + 1)
@@ -101,7 +67,7 @@ def episode_length(model: Any, states: torch.Tensor) -> torch.Tensor:
     """Mean number of moves until the poles fall, of the likelier moves, 500 at most."""
     lengths, up = (torch.zeros(len(states), device=states.device), torch.ones(len(states), device=states.device))
     for _ in range(_LONGEST):
-        states, fell = moved(states, model(states)[0].argmax(-1))
+        states, fell = pole_moved(states, model(states)[0].argmax(-1))
         up = up * (~fell).float()
         lengths = lengths + up
         if not up.any():
@@ -120,11 +86,11 @@ def starts(config: JobConfig, options: Values) -> WholeBatch:
 declare(
     Workload(
         name="ppo",
-        description="an agent learns to balance poles by proximal policy optimisation",
+        description="reinforcement learning with environments of tensors: many small steps",
         unit="env steps",
         options={"width": 64, "moves": 128},
-        model=lambda options, hyper: Agent(options["width"]),
-        data=played,
+        model=lambda options, hyper: models.Agent(options["width"]),
+        rollouts=played,
         loss=loss,
         held_out=starts,
         metric=Metric("episode length", episode_length, "more", {"quick": 195.0, "default": 400.0}, batches=1),
@@ -140,5 +106,11 @@ declare(
             "default": Preset(3, 1600, batch_size=8, observed=(300, 16)),
             "paper": Preset(3, 2000, batch_size=4096, options={"width": 256, "moves": 32}),
         },
+        card=Card(
+            "reinforcement learning",
+            "policy and value of 2 x 256 each",
+            source=("schulman2017", "barto1983"),
+            about=("environments are tensors in place of gymnasium's: their steps are no call of Python each",),
+        ),
     )
 )

@@ -9,53 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
+from ..._lazy import functional as F
+from ..._lazy import torch
 from .._job import JobConfig
-from ..declared_job import declare, widened
-from ..workload import Made, Metric, Preset, Rate, Values, Workload
+from ..declared_job import declare
+from ..workload import Card, Made, Metric, Rate, Values, Workload, models, sizes
 from .vision import counted, pictures
 
 _KEPT, _MIDDLE = 0.3, 0.08  # shares of the columns
 _WINDOW = 7
 
 
-class _Two(nn.Sequential):
-    """Two convolutions, each with a norm of each picture."""
-
-    def __init__(self, before: int, width: int) -> None:
-        layers: list[nn.Module] = []
-        for channels in (before, width):
-            layers += [
-                nn.Conv2d(channels, width, 3, padding=1, bias=False),
-                nn.InstanceNorm2d(width),
-                nn.LeakyReLU(0.2),
-            ]
-        super().__init__(*layers)
-
-
-class UNet(nn.Module):
-    """Pictures `[N, 1, S, S]` → pictures; `pools` times the resolution is halved and restored."""
-
-    def __init__(self, options: Values) -> None:
-        super().__init__()
-        widths = [options["width"] * 2**i for i in range(options["pools"] + 1)]
-        self.down = nn.ModuleList(_Two(i, o) for i, o in zip([1, *widths], widths, strict=False))
-        pairs = list(zip(widths[:0:-1], widths[-2::-1], strict=True))
-        self.grow = nn.ModuleList(nn.ConvTranspose2d(i, o, 2, 2, bias=False) for i, o in pairs)
-        self.up = nn.ModuleList(_Two(2 * o, o) for _, o in pairs)
-        self.leave = nn.Conv2d(widths[0], 1, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h, kept = x, []
-        for place, down in enumerate(self.down):
-            h = down(F.avg_pool2d(h, 2) if place else h)
-            kept.append(h)
-        for grow, up, beside in zip(self.grow, self.up, kept[-2::-1], strict=True):
-            h = up(torch.cat([F.leaky_relu(grow(h), 0.2), beside], 1))
-        return x + self.leave(h)
+def net(options: Values) -> torch.nn.Module:
+    return models.UNet(options["width"], options["pools"])
 
 
 def spectra(config: JobConfig, options: Values, train: bool = True) -> Any:
@@ -72,12 +38,12 @@ def spectra(config: JobConfig, options: Values, train: bool = True) -> Any:
 
 
 def loss(model: Any, x: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    return F.l1_loss(widened(model(x)), whole)
+    return F.l1_loss(models.widened(model(x)), whole)
 
 
 def similarity(model: Any, x: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     """Structural similarity over windows of 7 x 7, of pictures in [-1, 1]."""
-    found = widened(model(x))
+    found = models.widened(model(x))
 
     def mean(y: torch.Tensor) -> torch.Tensor:
         return F.avg_pool2d(y, _WINDOW, 1)
@@ -88,14 +54,13 @@ def similarity(model: Any, x: torch.Tensor, whole: torch.Tensor) -> torch.Tensor
     return ((2 * a * b + smaller) * (2 * both + small) / ((a * a + b * b + smaller) * (var_a + var_b + small))).mean()
 
 
-_PAPER = {"width": 32, "pools": 4, "size": 320, "channels": 1}
 declare(
     Workload(
         name="unet",
-        description="a U-Net restores pictures from incomplete spectra",
+        description="restoration: convolutions at two resolutions, spectra of the data",
         unit="images",
         options={"width": 16, "pools": 2, "size": 32, "channels": 1},
-        model=lambda options, hyper: UNet(options),
+        model=lambda options, hyper: net(options),
         data=spectra,
         loss=loss,
         held_out=lambda config, options: spectra(config, options, train=False),
@@ -104,11 +69,17 @@ declare(
         hyper={"lr": 3e-3},
         rate=Rate(warmup=0.05, constant=0.05, shape="cosine"),
         clip_norm=1.0,
-        flops_per_item=lambda options: counted(UNet, options),
-        presets={
-            "quick": Preset(3, 40, batch_size=16, plan=(1, 4), budget_s=40.0),
-            "default": Preset(3, 300, batch_size=32, plan=(1, 2, 4), budget_s=95.0),
-            "paper": Preset(3, 200, batch_size=32, repeats=3, max_num_Bs=2, options=_PAPER),
-        },
+        flops_per_item=lambda options: counted(net, options),
+        presets=sizes((40, 16), (300, 32), (200, 32), width=32, pools=4, size=320, channels=1),
+        card=Card(
+            "super-resolution",
+            "fastMRI's U-Net: width 32, 4 pools, two convolutions a level",
+            source=("zbontar2018",),
+            about=(
+                "spectra of mnist's pictures in place of fastMRI's, without coils",
+                "the net learns what is missing in the picture, so that its output begins at the incomplete one",
+            ),
+            parameters=7.756,
+        ),
     )
 )

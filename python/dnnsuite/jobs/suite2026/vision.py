@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the jobs on pictures: grey pictures of any size, a vision transformer's encoder, averages of weights."""
+"""Shared by the jobs on pictures: grey pictures of any size, their operations, an average that follows the weights."""
 
 from __future__ import annotations
 
-import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
+from ..._lazy import functional as F
+from ..._lazy import torch
 from ...data import mnist
 from ...data.batches import ArrayBatches
 from .._job import JobConfig
-from ..declared_job import widened
-from ..workload import Values
+from ..declared_job import accuracy
+from ..workload import Metric, Rate, Values, models
+
+IN_PLACE_OF_IMAGENET = "pictures of mnist's kind in place of ImageNet, scaled up"
 
 
 def pictures(
@@ -46,12 +46,7 @@ def pictures(
     )  # fmt: skip
 
 
-def held_out_pictures(config: JobConfig, options: Values) -> ArrayBatches:
-    """Pictures that were held out, in batches as of training."""
-    return pictures(config, options, train=False)
-
-
-def counted(make: Callable[[Values], nn.Module], options: Values) -> float:
+def counted(make: Callable[[Values], torch.nn.Module], options: Values) -> float:
     """Operations of a step on a picture, as torch counts them for convolutions without groups, on the meta device."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -68,57 +63,6 @@ def encoder_flops(options: Values, conditioned: int = 0) -> float:
     return 6.0 * layers * width**2 * (12 * places + conditioned) + 12.0 * layers * width * places**2 + patches
 
 
-class Encoder(nn.Module):
-    """Pictures `[N, C, S, S]` → features `[N, width]`, those of the class token (Dosovitskiy et al., 2021).
-
-    Pictures of another size than `options["size"]` have places between those of its patches.
-    """
-
-    def __init__(self, options: Values) -> None:
-        super().__init__()
-        width, patch = options["width"], options["patch"]
-        self.enter = nn.Conv2d(options["channels"], width, patch, patch)
-        self.token = nn.Parameter(torch.zeros(1, 1, width))
-        self.side = options["size"] // patch
-        self.place = nn.Parameter(torch.randn(1 + self.side**2, width) * 0.02)
-        self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(
-                width, options["heads"], 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
-            )
-            for _ in range(options["layers"])
-        )
-        self.norm = nn.LayerNorm(width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(self.every(x)[:, 0])
-
-    def every(self, x: torch.Tensor) -> torch.Tensor:
-        """Features of the class token and the patches, `[N, 1 + P, width]`."""
-        patches = self.enter(x)
-        place: torch.Tensor = self.place
-        side = patches.shape[-1]
-        if side != self.side:
-            grid = place[1:].t().unflatten(1, (self.side, self.side))[None]
-            between = F.interpolate(grid, size=(side, side), mode="bilinear", align_corners=False)
-            place = torch.cat([place[:1], between[0].flatten(1).t()])
-        h = torch.cat([self.token.expand(len(x), -1, -1), patches.flatten(2).transpose(1, 2)], 1) + place
-        for layer in self.layers:
-            h = layer(h)
-        return h
-
-
-class Averaged(nn.Module):
-    """A model and the running average of its weights, which answers where the model is not being trained."""
-
-    def __init__(self, live: nn.Module, decay: float) -> None:
-        super().__init__()
-        self.live, self.decay = live, decay
-        self.average = copy.deepcopy(live).requires_grad_(False)
-
-    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        return self.live(*inputs) if self.training else self.average(*inputs)
-
-
 def follow(model: Any) -> None:
     """Move the average towards the weights."""
     for average, live in zip(model.average.parameters(), model.live.parameters(), strict=True):
@@ -127,4 +71,13 @@ def follow(model: Any) -> None:
 
 def smoothed_loss(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     """Cross-entropy with a tenth of each label spread over all classes."""
-    return F.cross_entropy(widened(model(x)), classes, label_smoothing=0.1)
+    return F.cross_entropy(models.widened(model(x)), classes, label_smoothing=0.1)
+
+
+def of_classes(quick: float) -> dict[str, Any]:
+    """What all classifiers of pictures have in common, with their target at quick size."""
+    return {
+        "unit": "images", "data": pictures, "held_out": functools.partial(pictures, train=False), "loss": smoothed_loss,
+        "metric": Metric("accuracy", accuracy, "more", {"quick": quick, "default": 0.8}),
+        "rate": Rate(warmup=0.05, constant=0.05, shape="cosine"),
+    }  # fmt: skip
