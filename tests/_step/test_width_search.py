@@ -37,7 +37,7 @@ def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, e
         StepRunner(array, optimizer, told, threads=1, audit=0) as runner,
         StepRunner(other, own, loss, threads=1, width=4) as wide,
     ):
-        for step, (x, y) in enumerate(batches(4, 12)):
+        for step, (x, y) in enumerate(batches(4, 16)):
             batch = (list(x), list(y)) if step == listed else (x, y)
             assert torch.equal(runner.step(*batch).losses(), wide.step(x, y).losses())
         assert runner.settled

@@ -11,13 +11,12 @@ import torch
 
 from .._fuse import FUSED, LOOP, LOOP_LEVEL, asks_for_numbers, run_in_a_loop, state_bytes
 from .._fuse import width as array_width
-from .._ways import CLEAR, Trial, key_of
+from .._ways import Trial, key_of
 from ..nn.sharing import is_shared
 from .batches import opened
 from .capture import guards
 
-_TIMED = 2  # steps of each way in a turn of a trial, after those that warm up
-_MOST = 3  # turns of widths that are nearly as fast
+_TIMED = 3  # steps of each way in a trial, after those that warm up: to turn back to a width costs more
 _UNTIMED = {True: 4, False: 1}  # of a new width: a captured step is replayed for the second time then
 # A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its
 # activations are the only ones of its thread: its width is one, without a trial of wider shards, whose memory would be
@@ -129,7 +128,7 @@ class ShardWidths:
     def _new_trial(self, layout: Layout) -> Trial[int]:
         """Begin the search of a width."""
         key, untimed = key_of("width of steps", *self._facts, layout), _UNTIMED[self._asked.capture]
-        trial = Trial(self._order, key, timed=_TIMED, most=_MOST, untimed=untimed, slow=CLEAR, climbs=True)
+        trial = Trial(self._order, key, timed=_TIMED, untimed=untimed, climbs=True)
         shared, own = (sum(2**size for of_all, size in layout if of_all is kind) for kind in (True, False))
         if layout in self._before:
             trial.settle(min(self._before[layout] or self._wide, self._wide))

@@ -3,6 +3,6 @@
 
 from .operators import Way, fastest, seconds
 from .table import Answer, Table, key_of, table
-from .trial import CLEAR, Trial
+from .trial import Trial
 
-__all__ = ["CLEAR", "Answer", "Table", "Trial", "Way", "fastest", "key_of", "seconds", "table"]
+__all__ = ["Answer", "Table", "Trial", "Way", "fastest", "key_of", "seconds", "table"]

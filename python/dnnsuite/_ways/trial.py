@@ -16,7 +16,7 @@ from .table import Answer, table
 
 W = TypeVar("W", bound=Hashable)
 
-CLEAR = 1.15  # times the fastest way's seconds: a difference that few runs tell
+_CLEAR = 1.15  # times the fastest way's seconds: a difference that few runs tell
 
 
 class Trial(Generic[W]):
@@ -81,7 +81,7 @@ class Trial(Generic[W]):
         if turns < self._turns:
             return
         fastest, *others = sorted(least, key=lambda way: least[way])
-        if turns >= self._most or least[others[0]] > CLEAR * least[fastest]:
+        if turns >= self._most or least[others[0]] > _CLEAR * least[fastest]:
             first = self.ways[0]
             self.settle(fastest if least[fastest] < self._level * least[first] else first, keep=True)
 
