@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite.errors import Error
+from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.tuning import Grid
 
 
