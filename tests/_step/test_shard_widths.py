@@ -24,11 +24,11 @@ def large():
 
 
 def searched(widths, seconds_of, batch=BATCH, is_captured=False):
-    """The widths that were tried until one is chosen, in steps of so many seconds."""
-    tried = []
+    """The widths that were tried until one is chosen, in steps of so many seconds; others take a time between."""
+    tried, between = [], sum(seconds_of.values()) / 2
     while widths.follow(batch):
         tried.append(widths.width)
-        widths.add(seconds_of[widths.width], is_captured)
+        widths.add(seconds_of.get(widths.width, between), is_captured)
     return tried
 
 
@@ -38,26 +38,41 @@ def test_a_width_that_is_asked_for_needs_no_trial():
     assert not widths.follow(BATCH)
 
 
-@pytest.mark.parametrize(("seconds", "best"), [({1: 0.03, 2: 0.02}, 2), ({1: 0.02, 2: 0.03}, 1)])
-@pytest.mark.parametrize(("make", "order"), [(array, [2, 1]), (large, [1, 2])])
+@pytest.mark.parametrize(
+    ("seconds", "order", "best"),
+    [
+        ({1: 0.04, 2: 0.03, 4: 0.02}, {array: [4, 2], large: [1, 2, 4]}, 4),
+        ({1: 0.02, 2: 0.03, 4: 0.04}, {array: [4, 2, 1], large: [1, 2]}, 1),
+        ({1: 0.04, 2: 0.02, 4: 0.03}, {array: [4, 2, 1], large: [1, 2, 4]}, 2),
+    ],
+)
+@pytest.mark.parametrize("make", [array, large])
 @pytest.mark.parametrize("capture", [True, False])
-def test_one_and_as_many_as_keep_all_threads_busy_are_tried(seconds, best, make, order, capture):
-    tried, models = 2 + (4 if capture else 1), make()
-    widths = ShardWidths(models, Asked(None, 2, capture, True))
-    assert searched(widths, seconds) == [order[0]] * tried + [order[1]] * tried
+def test_widths_are_tried_while_each_is_faster_than_the_one_before(seconds, order, best, make, capture):
+    steps, models = 3 + (4 if capture else 1), make()
+    widths = ShardWidths(models, Asked(None, 1, capture, True))
+    assert searched(widths, seconds) == [width for width in order[make] for _ in range(steps)]
     assert widths.width == best
-    assert searched(ShardWidths(models, Asked(None, 2, capture, True)), {}) == []  # it is known
+    assert searched(ShardWidths(models, Asked(None, 1, capture, True)), {}) == []  # it is known
+
+
+@pytest.mark.parametrize(("threads", "order"), [(1, [7, 4, 2, 1]), (2, [4, 2, 1]), (3, [3, 2, 1])])
+def test_as_many_as_keep_all_threads_busy_are_tried_beside_powers_of_two(threads, order):
+    models = dnnsuite.fuse(make_models(lambda: torch.nn.Linear(3, 2), 7))
+    widths = ShardWidths(models, Asked(None, threads, False, True))
+    tried = searched(widths, {width: 0.01 * width for width in order}, (torch.zeros(7, 2),))
+    assert tried == [width for width in order for _ in range(4)]
 
 
 def test_the_first_replayed_step_of_a_width_is_the_last_to_warm_up():
     widths = ShardWidths(array(), Asked(None, 1, True, True))
-    steps = [(9.0, False), (0.1, True), (0.001, True), (0.001, True), *[(0.002, True)] * 3]
+    steps = [(9.0, False), (0.1, True), *[(0.003, True)] * 3, *[(0.004, True)] * 4]
     tried = []
     for seconds, replayed in steps:
         assert widths.follow(BATCH)
         tried.append(widths.width)
         widths.add(seconds, replayed)
-    assert (tried, widths.width, widths.searching) == ([4, 4, 4, 4, 1, 1, 1], 4, False)
+    assert (tried, widths.width, widths.searching) == ([4] * 5 + [2] * 4, 4, False)
 
 
 def test_heavy_models_are_dealt_out_alone_without_a_trial_of_more():
@@ -71,11 +86,11 @@ def test_light_models_stay_side_by_side_without_a_trial():
     assert widths.width == 4
 
 
-@pytest.mark.parametrize(("replayed", "tried"), [(True, [1, 1]), (False, [1] * 6 + [2] * 6)])
+@pytest.mark.parametrize(("replayed", "tried"), [(True, [1, 1]), (False, [1] * 7 + [2] * 7)])
 def test_python_is_no_work_of_a_model(replayed, tried):
     """A step that Python runs is not heavy, where a replayed one of as many seconds is."""
     widths = ShardWidths(large(), Asked(None, 2, True, True))
-    assert searched(widths, {1: 0.4, 2: 0.4}, is_captured=replayed) == tried
+    assert searched(widths, {1: 0.4, 2: 0.5}, is_captured=replayed) == tried
     assert widths.width == 1
 
 
@@ -101,7 +116,7 @@ def test_a_search_goes_on_when_the_runner_looks_at_its_array_again():
     widths.follow(BATCH)
     widths.add(0.002, True)
     after = ShardWidths(again, Asked(None, 2, True, True), widths)
-    assert searched(after, {1: 0.003, 2: 0.002}, is_captured=True) == [2, 2, 1, 1, 1]
+    assert searched(after, {1: 0.003, 2: 0.002}, is_captured=True) == [2, 2, 2, 1, 1, 1, 1]
 
 
 def test_another_array_is_searched_anew():
@@ -163,11 +178,11 @@ def width_of(widths, batch):
 
 def test_where_models_share_products_each_layout_has_the_width_that_was_fastest():
     widths = ShardWidths(models := sharing(), asked := Asked(None, 1, False, True))
-    assert searched(widths, {1: 0.02, 4: 0.01}, (own(2),)) == [4] * 3 + [1] * 3
+    assert searched(widths, {1: 0.02, 4: 0.01}, (own(2),)) == [4] * 4 + [2] * 4
     assert width_of(widths, (own(64),)) == (4, False)  # one of another size is neither followed nor timed
     assert width_of(widths, (own(2),)) == (4, False)
     assert width_of(widths, (own(64),)) == (4, False)
-    assert searched(widths, {1: 0.01, 4: 0.02}, (own(64),)) == [4] * 3 + [1] * 3
+    assert searched(widths, {1: 0.01, 4: 0.02}, (own(64),)) == [4] * 4 + [2] * 4 + [1] * 4
     assert [width_of(widths, (own(2),))[0] for _ in range(2)] == [1, 4]  # once more before it is followed
     assert searched(again := ShardWidths(models, asked), {}, (own(64),)) == []
     assert again.width == 1
@@ -177,7 +192,7 @@ def test_where_models_share_products_each_layout_has_the_width_that_was_fastest(
 
 
 def test_a_shared_batch_needs_no_trial():
-    for batch, tried in (((shared(8), own(1)), []), ((own(8), shared(1)), [4] * 3 + [1] * 3)):
+    for batch, tried in (((shared(8), own(1)), []), ((own(8), shared(1)), [4] * 4 + [2] * 4 + [1] * 4)):
         widths = ShardWidths(sharing(), Asked(None, 1, False, True))
         assert searched(widths, {1: 0.01, 4: 0.02}, batch) == tried
         assert widths.width == (1 if tried else 4)

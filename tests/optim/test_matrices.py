@@ -35,14 +35,12 @@ def test_muon_is_captured_beside_another_optimizer(models, batches):
     for one in (array, apart):
         matrices = [p for p in one.parameters() if p.dim() == 3]
         rest = [p for p in one.parameters() if p.dim() < 3]
-        trained.append([optim.Muon(matrices, lr=LR), optim.AdamW(rest, lr=LR)])
-    with dnnsuite.StepRunner(array, trained[0], [losses, losses], threads=1, width=B) as runner:
+        trained.append(optim.ChainedOptimizer([optim.Muon(matrices, lr=LR), optim.AdamW(rest, lr=LR)]))
+    with dnnsuite.StepRunner(array, trained[0], losses, threads=1, width=B) as runner:
         for x in batches:
             runner.step(x).losses()
         assert runner.mode == "captured"
-    for x in batches:
-        for optimizer in trained[1]:
-            by_hand(apart, optimizer, [x])
+    by_hand(apart, trained[1], batches)
     for a, b in zip(array.parameters(), apart.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-3)  # of products in bfloat16
 

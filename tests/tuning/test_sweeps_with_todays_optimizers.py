@@ -2,14 +2,12 @@
 """Sweeps with optimizers that look at whole parameters, or whose models are others in evaluation."""
 
 import copy
-import re
 
 import pytest
 import torch
 
 import dnnsuite
-from dnnsuite import optim
-from dnnsuite.errors import InvalidArgument
+from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.tuning import Grid
 
 
@@ -51,37 +49,49 @@ def test_arrays_and_single_trials_have_one_history(optimizer, tmp_path):
     assert histories[0] == histories[1]
 
 
-def test_muon_names_the_line_for_a_sweep_of_models_with_biases(tmp_path):
-    """The line trains what torch's own Muon trains of each model, which takes matrices alone."""
+def both(parameters, config):
+    """Muon for matrices and AdamW for biases, as torch's users write it."""
+    parameters = list(parameters)
+    muon = torch.optim.Muon([p for p in parameters if p.dim() == 2], lr=config["lr"])
+    return [muon, torch.optim.AdamW([p for p in parameters if p.dim() != 2], lr=config["rate"], betas=(0.8, 0.9))]
+
+
+@pytest.mark.parametrize("mode", ["hfta", "serial"])
+def test_a_sweep_trains_each_model_with_several_optimizers(mode, tmp_path):
+    """Five trials in arrays of two, so that models take the places of others, each with a schedule of both rates."""
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
     y = (x[:, 0] > 0).long()
-    with pytest.raises(InvalidArgument) as refused:
-        optim.Muon(dnnsuite.fuse([make({}) for _ in range(2)]).parameters(), lr=0.1)
-    line = re.search(r"optimizer=(lambda .*\)) trains", str(refused.value)).group(1)
     start = make({})
+    configs = [{"lr": 0.1 / (i + 1), "rate": 0.1 / (i + 2)} for i in range(5)]
+
+    def halved(optimizer, config):
+        return torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+
     sweep = dnnsuite.sweep(
-        lambda config: copy.deepcopy(start),
-        {"lr": [0.1, 0.01]},
-        (x, y),
-        batch_size=32,
-        epochs=3,
-        algorithm=Grid(),
-        optimizer=eval(line),
-        out=tmp_path,
-    )
-    trained = []
-    for lr in (0.1, 0.01):
+        lambda config: copy.deepcopy(start), configs, (x, y), evaluate=(x, y), metric="loss", batch_size=32, epochs=3,
+        optimizer=both, scheduler=halved, mode=mode, width=2 if mode == "hfta" else None, out=tmp_path,
+    )  # fmt: skip
+    expected = []
+    for config in configs:
         model = copy.deepcopy(start)
-        optimizer = torch.optim.Muon([model[0].weight, model[2].weight], lr=lr)
+        optimizers = both(model.parameters(), config)
+        schedules = [halved(one, config) for one in optimizers]
         for _ in range(3):
-            optimizer.zero_grad()
+            model.zero_grad()
             torch.nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-        trained.append(model.state_dict())
-    best = sweep.best_model.state_dict()
-    near = min(trained, key=lambda one: float((one["0.weight"] - best["0.weight"]).abs().max()))
-    torch.testing.assert_close(best, near, rtol=2e-2, atol=2e-3)
-    assert torch.equal(best["0.bias"], start[0].bias)
+            for one in (*optimizers, *schedules):
+                one.step()
+        expected.append(float(torch.nn.functional.cross_entropy(model(x), y).detach()))
+    last = sweep.history.groupby("trial")["loss"].last().sort_index().tolist()
+    assert last == pytest.approx(expected, rel=2e-2)  # of products in bfloat16
+
+
+def test_what_is_no_list_of_optimizers_is_refused(tmp_path):
+    with pytest.raises(Error, match="return torch's optimizer, or a list"):
+        dnnsuite.sweep(
+            make, {"lr": [0.1]}, (torch.randn(8, 4), torch.randint(2, (8,))), batch_size=8, epochs=1, out=tmp_path,
+            optimizer=lambda parameters, config: [1.0],
+        )  # fmt: skip
 
 
 def step_of_sam(model, optimizer, x, y, rho):

@@ -16,13 +16,12 @@ from ..nn.sharing import is_shared
 from .batches import opened
 from .capture import guards
 
-_TIMED = 2  # steps of each way in a trial, after those that warm up
+_TIMED = 3  # steps of each way in a trial, after those that warm up: to turn back to a width costs more
 _UNTIMED = {True: 4, False: 1}  # of a new width: a captured step is replayed for the second time then
 # A model that keeps a core busy for so long gains nothing from sharing calls with others, and alone its
 # activations are the only ones of its thread: its width is one, without a trial of wider shards, whose memory would be
-# the peak. A captured step of 3 ms is no faster eight models wide; where Python makes the calls, tens of milliseconds
-# may be Python's.
-_HEAVY_STEP_S = {True: 0.002, False: 0.5}
+# the peak. Where Python makes the calls, even tens of milliseconds may be Python's.
+_HEAVY_STEP_S = {True: 0.05, False: 0.5}
 # A captured step of less time per model is as fast as calls of operators: one model at a time makes more of them.
 _LIGHT_STEP_S = 0.0002
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
@@ -44,18 +43,19 @@ class Asked:
 class ShardWidths:
     """Width of the shards of one array: the user's number, one found before an edit, or one that trials find.
 
-    Tried are one model per shard, and as many as keep all threads busy; where models share products, for each layout of
-    a batch. `follow` says before each step how it shall run; `add` takes the time of a step that is one of a trial.
+    For each layout of a batch, one model per shard is tried, 2, 4 and so on, or as many as keep all threads busy, half
+    of them and so on, while each is faster than the one before. `follow` says before each step how it shall run; `add`
+    takes the time of a step that is one of a trial.
     """
 
     def __init__(self, array: torch.nn.Module, asked: Asked, before: ShardWidths | None = None) -> None:
         """`before` are those of the same runner before an edit, or of another array."""
         self._array, self._asked, self.models = array, asked, array_width(array)
         searched = asked.on_cpu and asked.width is None
-        self._by_layout = searched and _shares_products(array)
+        self._shares = searched and _shares_products(array)
         #: No trial: the user has said it, or each shard would compute again what its models share.
-        self._fixed = not searched or (not self._by_layout and bool(state_bytes(array).shared))
-        self._kind = self._by_layout, self._fixed
+        self._fixed = not searched or (not self._shares and bool(state_bytes(array).shared))
+        self._kind = self._shares, self._fixed
         same = before if before is not None and before._array is array else None
         if same is not None and (same.models, same._kind) == (self.models, self._kind):
             vars(self).update(vars(same))  # trials go on
@@ -64,18 +64,22 @@ class ShardWidths:
         self._wide, self._models_per_core = -(-self.models // threads), self.models / threads
         self._facts = *_described(array), asked.capture, self.models, asked.threads
         self._trials: dict[Layout, Trial[int]] = {}
-        #: Whether one model at a time was the faster way before an edit.
-        self._ones: dict[Layout, bool] = {} if same is None else same._found()
+        #: Widths that were the fastest before an edit; None for as many models as keep all threads busy.
+        self._before: dict[Layout, int | None] = {} if same is None else same._found()
         self._layout: Layout | None = None  # that is followed
         self._next: Layout | None = None  # of the last batch, if it is another one
         self._came = 0  # batches of that in a row
         self.parted: bool = same is not None and same.parted  # each model has a shard, as they go different ways
         self.width = self._wide if searched else min(asked.width or self.models, self.models)
-        if not self._fixed and not self._by_layout:
-            self._follow_layout(())
+        if not self._fixed:
+            self._order = self._widths()
+            self.width = self._order[0]
+            if same is not None and same._layout is not None:
+                self._follow_layout(same._layout)
 
-    def _found(self) -> dict[Layout, bool]:
-        return self._ones | {layout: trial.now == 1 for layout, trial in self._trials.items() if trial.done}
+    def _found(self) -> dict[Layout, int | None]:
+        done = {layout: trial.now for layout, trial in self._trials.items() if trial.done}
+        return self._before | {layout: None if width == self._wide else width for layout, width in done.items()}
 
     def follow(self, batch: Any, parted: bool = False) -> bool:
         """Choose the width of the next step; return True if `add` wants its time.
@@ -88,7 +92,7 @@ class ShardWidths:
             self._part()
         timed = batch is not None
         if timed and not self._fixed:
-            timed = self._follow_layout(layout_of(batch) if self._by_layout else ())
+            timed = self._follow_layout(layout_of(batch))
         return timed and self.searching
 
     def _follow_layout(self, layout: Layout) -> bool:
@@ -106,17 +110,21 @@ class ShardWidths:
         self.width = self._trials[self._layout].now
         return layout == self._layout
 
-    def _new_trial(self, layout: Layout) -> Trial[int]:
-        """Begin the search of a width. Small models begin with the widest, because a step of few of them is mostly
-        Python."""
+    def _widths(self) -> list[int]:
+        """List the widths in the order in which they are tried. Small models begin with the widest, because a step of
+        few of them is mostly Python."""
         small = sum(p.numel() * p.element_size() for p in self._array.parameters()) <= _LIGHT_BYTES
-        widths = sorted({1, self._wide}, reverse=self._by_layout or small)
-        key = key_of("width of steps", *self._facts, layout)
-        trial = Trial(widths, key, timed=_TIMED, untimed=_UNTIMED[self._asked.capture])
+        fewer = {2**n for n in range(self._wide.bit_length())}
+        return sorted({*fewer, self._wide}, reverse=self._shares or small)
+
+    def _new_trial(self, layout: Layout) -> Trial[int]:
+        """Begin the search of a width."""
+        key, untimed = key_of("width of steps", *self._facts, layout), _UNTIMED[self._asked.capture]
+        trial = Trial(self._order, key, timed=_TIMED, untimed=untimed, climbs=True)
         shared, own = (sum(2**size for of_all, size in layout if of_all is kind) for kind in (True, False))
-        if layout in self._ones:
-            trial.settle(1 if self._ones[layout] else self._wide)
-        elif shared > own:
+        if layout in self._before:
+            trial.settle(min(self._before[layout] or self._wide, self._wide))
+        elif self._shares and shared > own:
             trial.settle(self._wide)
         return trial
 
@@ -129,7 +137,7 @@ class ShardWidths:
         if self._asked.width is None and self.width > 1:
             if self._trial is not None:
                 self._trial.settle(1)
-            self._fixed, self._by_layout, self.width, self.parted = True, False, 1, True
+            self._fixed, self._shares, self.width, self.parted = True, False, 1, True
 
     @property
     def whole_if_eager(self) -> bool:
@@ -156,7 +164,7 @@ class ShardWidths:
         if trial.add(seconds, warm=captured) and not trial.done:
             if eager:
                 trial.settle(1 if self._is_heavy(seconds) else self._wide)
-            elif not self._by_layout and of_model > _HEAVY_STEP_S[captured]:
+            elif not self._shares and of_model > _HEAVY_STEP_S[captured]:
                 trial.settle(1, keep=True)
             elif captured and width > 1 and of_model < _LIGHT_STEP_S:
                 trial.settle(width, keep=True)
@@ -165,12 +173,13 @@ class ShardWidths:
     @property
     def steady(self) -> bool:
         """True if `follow` has nothing to choose for a replayed step on a batch of the last layout."""
-        return not self._by_layout and not self.searching
+        return self._next is None and not self.searching
 
     @property
     def searching(self) -> bool:
-        """True while a search for a width is under way."""
-        return self._trial is not None and not self._trial.done
+        """True while a search for a width is under way, or yet to begin."""
+        trial = self._trial
+        return not self._fixed and (len(self._order) > 1 if trial is None else not trial.done)
 
 
 def layout_of(batch: Any) -> Layout:

@@ -31,6 +31,8 @@ class Trial(Generic[W]):
         untimed: first runs of each way, which warm up.
         level: share of the first way's seconds that another must stay below to be taken in its place.
         slow: times the fastest way's seconds, from which on a way gets no further turn.
+        climbs: the ways are neighbours, of which one is the best and those further from it are worse: the next one is
+            tried only while each was faster than those before it.
     """
 
     def __init__(
@@ -44,11 +46,12 @@ class Trial(Generic[W]):
         untimed: int | Mapping[W, int] = 0,
         level: float = 1.0,
         slow: float = math.inf,
+        climbs: bool = False,
     ) -> None:
         self.ways, self.now, self.done = tuple(ways), ways[0], len(ways) == 1
         self._key, self._timed, self._turns, self._most = key, timed, turns, most
         self._untimed = dict.fromkeys(ways, untimed) if isinstance(untimed, int) else dict(untimed)
-        self._level, self._slow = level, slow
+        self._level, self._slow, self._climbs = level, slow, climbs
         self._runs: dict[W, list[float]] = {way: [] for way in ways}
         known = None if self.done or key is None else table().get(key)
         self._known = known if known is not None and known.way in ways else None
@@ -69,7 +72,10 @@ class Trial(Generic[W]):
 
     def _go_on(self) -> None:
         least = {way: min(runs) for way, runs in self._runs.items() if runs}
-        going = [way for way in self.ways if least.get(way, 0.0) / self._slow <= min(least.values())]
+        most = self._slow * min(least.values())
+        going = [way for way in self.ways if least.get(way, 0.0) <= most or not self._turns_of(way)]
+        if self._climbs and (tried := list(least))[-1] != min(tried, key=lambda way: least[way]):
+            going = [way for way in going if way in least]
         self.now = min(going, key=self._turns_of)
         turns = self._turns_of(self.now)
         if turns < self._turns:

@@ -228,7 +228,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         Raises InvalidArgument naming the first argument in which two models differ.
         """
         arguments = merge_arguments(cls, models)
-        first = _first_floating(models[0])
+        first = _first_floating(models[0], models[0].state_dict(keep_vars=True))
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         kept_once = shareable_state(models)
         if kept_once:  # B of them are not even made for a moment
@@ -276,16 +276,17 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         arguments = self.arguments_of(self)
         for name in self.per_model_arguments():
             arguments[name] = arguments[name][index]
-        first = _first_floating(self)
+        mine = self.state_dict(keep_vars=True)
+        first = _first_floating(self, mine)
         where = {} if first is None else {"device": first.device, "dtype": first.dtype}
         with Undrawn():
             model = type(self).torch_class(**arguments, **where)
         _hold_alike(model, self)
-        state = {name: value[index].clone() for name, value in self.state_dict().items()}
+        state = {name: value.detach()[index] for name, value in mine.items()}
         model.load_state_dict(state, strict=False)  # not a counter of batches that was taken away, which torch adds
-        mine = self.state_dict(keep_vars=True)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(mine[name].requires_grad)
+            if parameter.requires_grad != mine[name].requires_grad:
+                parameter.requires_grad_(mine[name].requires_grad)
         return model.train(self.training)
 
     def _of_another_form(self, names: Collection[str]) -> str:
@@ -362,10 +363,9 @@ def _hold_alike(model: torch.nn.Module, layer: torch.nn.Module) -> None:
                     registry[name] = torch.nn.Parameter(one) if kind == "_parameters" else one
 
 
-def _first_floating(module: torch.nn.Module) -> torch.Tensor | None:
-    """Find a tensor with the module's device and dtype: a parameter, else a saved buffer."""
-    state = module.state_dict(keep_vars=True).values()
-    tensors = (*module.parameters(), *state)
+def _first_floating(module: torch.nn.Module, state: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """Find a tensor with the module's device and dtype: a parameter, else a saved buffer in `state`."""
+    tensors = (*module.parameters(), *state.values())
     return next((value for value in tensors if value.is_floating_point() or value.is_complex()), None)
 
 

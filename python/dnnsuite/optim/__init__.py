@@ -18,6 +18,7 @@ from ._average import Adadelta as Adadelta
 from ._average import Adagrad as Adagrad
 from ._average import RMSprop as RMSprop
 from ._base import ArrayOptimizer as ArrayOptimizer
+from ._chained import ChainedOptimizer as ChainedOptimizer
 from ._clip import clip_grad_norm_ as clip_grad_norm_
 from ._clip import clip_grad_value_ as clip_grad_value_
 from ._clip import get_total_norm as get_total_norm
@@ -51,6 +52,7 @@ __all__ = [
     "AdamWScheduleFree",
     "Adamax",
     "ArrayOptimizer",
+    "ChainedOptimizer",
     "GradScaler",
     "HyperParameters",
     "Lion",

@@ -119,7 +119,7 @@ class ArrayOptimizer(PlannedUpdates):
             raise InvalidArgument(f"give the array's parameters: {type(self).__name__}(array.parameters(), ...)")
         self.on_nan = on_nan
         self._plans, self._answers = {}, KeptAnswers()
-        given = {pair: defaults[pair] for pair in self.pairs}
+        given = {pair: defaults[pair] for pair in self.pairs if pair in defaults}
         defaults = self._without_pairs(defaults)
         if max_grad_norm is not None:
             defaults["max_grad_norm"] = max_grad_norm
@@ -189,7 +189,7 @@ class ArrayOptimizer(PlannedUpdates):
         limit = group.pop("max_grad_norm", None) if first is None else first.get("max_grad_norm")
         limited = {} if limit is None else {"max_grad_norm": limit}
         group.update(limited)
-        for name in (*self.per_model, *limited):
+        for name in (*self.hyper_names(group), *limited):
             group[name] = HyperParameter.of(name, group[name], self.B, device)
         # All groups share them: a model is active or not as a whole.
         for name, start, dtype in (("active", 1, torch.bool), ("skipped", 0, torch.int64)):

@@ -289,7 +289,7 @@ def _fresh_hypers(optimizer: OptimizerState, fresh: Group, count: int) -> dict[s
 
 def _value_of_all(optimizer: OptimizerState, name: str) -> float:
     """Return the value that all models share of a hyper-parameter, which is the default of new ones."""
-    values = {float(v) for group in optimizer.param_groups for v in group[name]}
+    values = {float(v) for group in optimizer.param_groups if name in group for v in group[name]}
     if len(values) != 1:
         raise InvalidArgument(
             f"a fresh model of {type(optimizer).__name__} needs a value of {name}, which differs from model to model: "
@@ -309,7 +309,9 @@ def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], c
 def check_loading(optimizer: OptimizerState, state_dict: Group) -> None:
     """Refuse a state of another kind of optimizer, or of another number of models."""
     for place, group in enumerate(state_dict["param_groups"]):
-        missing = [name for name in (*optimizer.per_model, "active") if name not in group]
+        known = place < len(optimizer.param_groups)
+        names = optimizer.hyper_names(optimizer.param_groups[place]) if known else ()
+        missing = [name for name in (*names, "active") if name not in group]
         if missing:
             raise InvalidArgument(
                 f"group {place} of the state has no {missing[0]}: it is not that of a {type(optimizer).__name__} of "

@@ -17,7 +17,8 @@ class Muon(WrittenOptimizer):
     """`torch.optim.Muon` for B models (Jordan et al., 2024): momentum made orthogonal by Newton-Schulz, in bfloat16.
 
     It takes the matrices of the models, `[B, m, n]` in an array; give biases, norms and embeddings to another
-    optimizer. One chain of batched products serves all models and all parameters of one shape.
+    optimizer, and both to a `ChainedOptimizer`. One chain of batched products serves all models and all parameters of
+    one shape.
 
     >>> from dnnsuite import nn, optim
     >>> array = nn.Linear(4, 2, bias=False, B=3)
@@ -36,9 +37,8 @@ class Muon(WrittenOptimizer):
             if parameter.dim() != 3:
                 raise InvalidArgument(
                     f"Muon takes the models' matrices, [B, m, n] in an array; a parameter is {list(parameter.shape)}: "
-                    "give it to another optimizer, and both to StepRunner as a list. A sweep has one optimizer: there "
-                    "optimizer=lambda parameters, config: torch.optim.Muon([p for p in parameters if p.dim() == 2], "
-                    "lr=config['lr']) trains the matrices alone"
+                    "give it to another optimizer, and train with optim.ChainedOptimizer([muon, other]). In a sweep, "
+                    "optimizer= is a function that returns both of a model, torch's, as a list"
                 )
         if group["adjust_lr_fn"] not in (None, "original", "match_rms_adamw"):
             raise InvalidArgument(f"adjust_lr_fn is {group['adjust_lr_fn']!r}; it must be original or match_rms_adamw")

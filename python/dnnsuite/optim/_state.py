@@ -90,6 +90,10 @@ class OptimizerState(UncompiledOptimizer):
         for group in self.own_groups():
             group.setdefault("grad_norms", torch.zeros_like(group["active"], dtype=torch.float64))
 
+    def hyper_names(self, group: Group) -> tuple[str, ...]:
+        """List the hyper-parameters of `group` that have a value per model."""
+        return self.per_model
+
     def rule(self, group: Group, hyper: Hyper) -> str:
         """Name the formula of `group` in `dnnsuite.ops.RULES`, which is `formula_name` where it is always the same."""
         if not self.formula_name:

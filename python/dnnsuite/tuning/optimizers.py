@@ -177,16 +177,30 @@ class OfTorch(Optimization):
         held = list(array.parameters())
         order = [places[id(p)] for group in pairs[0][0].param_groups for p in group["params"]]
         alone = [one for one, _ in pairs]
-        with without_marks(alone):
-            optimizer = optim.ArrayOptimizer.from_models(alone, [held[i] for i in order], **self._constants)
+        optimizer = self._of_all(alone, [held[i] for i in order])
         schedules = [schedule for _, schedule in pairs]
         return optimizer, None if schedules[0] is None else TorchSchedules(optimizer, schedules)
+
+    def _of_all(self, alone: Sequence[Any], params: list[Any]) -> optim.ArrayOptimizer:
+        """Make one optimizer of those of all models."""
+        each = [_each(one) for one in alone]
+        kinds = {tuple(type(one).__name__ for one in ones) for ones in each}
+        if len(kinds) > 1:
+            raise InvalidArgument(f"the models' optimizers differ: {' and '.join(map(str, sorted(kinds)))}")
+        constants = self._constants if len(each[0]) == 1 else {}
+        made = []
+        for ones in zip(*each, strict=True):
+            count = sum(len(group["params"]) for group in ones[0].param_groups)
+            own, params = params[:count], params[count:]
+            with without_marks(ones):
+                made.append(optim.ArrayOptimizer.from_models(ones, own, **constants))
+        return made[0] if len(made) == 1 else optim.ChainedOptimizer(made, **self._constants)
 
     def kind(self, model: Any, config: Config) -> Any:
         alone, schedule = self._make(model, config)
         flags = [{name: v for name, v in group.items() if isinstance(v, bool)} for group in alone.param_groups]
         sizes = [len(group["params"]) for group in alone.param_groups]
-        return type(alone), tuple(sizes), repr(flags), schedule is None
+        return tuple(map(type, _each(alone))), tuple(sizes), repr(flags), schedule is None
 
     def fresh(self, model: Any, config: Config) -> tuple[Values, Rest]:
         alone, schedule = self._make(model, config)
@@ -202,8 +216,14 @@ class OfTorch(Optimization):
             if schedule is not None:
                 schedules.put(slot, schedule)
 
-        names = getattr(optim, type(alone).__name__).per_model
-        return {name: value for name, value in groups[0].items() if name in names}, rest
+        names = {name for one in _each(alone) for name in getattr(optim, type(one).__name__).per_model}
+        values = {name: value for group in reversed(groups) for name, value in group.items()}
+        return {name: value for name, value in values.items() if name in names}, rest
+
+
+def _each(alone: Any) -> Sequence[Any]:
+    """List the optimizers that a model's is of."""
+    return alone.optimizers if isinstance(alone, Several) else [alone]
 
 
 def _class_of(given: Any, room: Any, what: str) -> tuple[Any, Values]:
@@ -283,8 +303,8 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
 
     Args:
         optimizer: a name or class; (name, constants); or a function `(parameters, config)` that returns torch's
-            optimizer of one model, alone or with {"max_grad_norm": x}. None: the LightningModule's own, else the one
-            that a configuration names, or AdamW.
+            optimizer of one model, or a list of several, alone or with {"max_grad_norm": x}. None: the
+            LightningModule's own, else the one that a configuration names, or AdamW.
         schedule: a name or class, (name, constants), or a function `(optimizer, config)` of torch's.
 
     Raises:
@@ -306,11 +326,27 @@ def chosen_optimization(optimizer: Any, schedule: Any, lightning: bool) -> Optim
 
 def _called(optimizer: Any, schedule: Any, model: Any, config: Config) -> tuple[Any, Any]:
     made = optimizer(model.parameters(), config)
-    if not isinstance(made, torch.optim.Optimizer):
+    each = made if isinstance(made, (list, tuple)) else [made]
+    if not each or not all(isinstance(one, torch.optim.Optimizer) for one in each):
         raise InvalidArgument(
-            f"optimizer(parameters, config) returned a {type(made).__name__}: return torch's optimizer"
+            f"optimizer(parameters, config) returned a {type(made).__name__}: return torch's optimizer, or a list of "
+            "several, each with parameters of its own"
         )
-    return made, None if schedule is None else schedule(made, config)
+    one = each[0] if len(each) == 1 else Several(each)
+    return one, None if schedule is None else schedule(one, config)
+
+
+class Several(torch.optim.Optimizer):
+    """Torch's optimizers of one model as one, for a schedule of all of their groups."""
+
+    def __init__(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        self.optimizers = list(optimizers)
+        super().__init__([group for one in optimizers for group in one.param_groups], {})
+        self.param_groups = [group for one in optimizers for group in one.param_groups]
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for one in self.optimizers:
+            one.step()
 
 
 class OfLightning(OfTorch):

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..._code import keeps_state
-from ..._torch import TorchDispatchMode, mark_parameter, tree_leaves, tree_map
+from ..._torch import TorchDispatchMode, hidden_from_modes, mark_parameter, tree_leaves, tree_map
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, state
 from ...nn.random_streams import FUNCTION_STREAM
@@ -62,7 +62,8 @@ class PlainModels:
         self.module, self.B = module, B
         self.complete = True  # all parameters can be exchanged
         self.has_run = False  # what the models' code has set is in these models
-        self.models: list[Any] = [with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)]
+        with hidden_from_modes():  # made in some steps only, which is nothing for a recorder
+            self.models: list[Any] = [with_dense_gradients(model_of(module, index, copied=False)) for index in range(B)]
         self._adopted: list[tuple[Any, Any, PlainModels]] = []  # a part, its models that run one by one, and these
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
