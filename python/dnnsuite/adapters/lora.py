@@ -30,92 +30,27 @@ class LoraLinear(LoraLayer):
         return torch.nn.ModuleDict({self.adapter: product})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.base_layer(x)
+        return self.updated(self.base_layer(x), x)
+
+    def updated(
+        self,
+        result: torch.Tensor,
+        x: torch.Tensor,
+        tokens: Sequence[int] = (),
+        offsets: Callable[[], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Add each model's update to the base's `result`; of rows `[1, L, *]` each has so many `tokens`."""
         if not self.enabled:
             return result
-        dropout, a, b = self._parts()
+        dropout, a, b = (getattr(self, name)[self.adapter] for name in ("lora_dropout", "lora_A", "lora_B"))
         p, rng = dropout.draw()
-        if p is not None and rng is not None:
-            x = dropout.drop(x.to(a.weight.dtype), p, rng)
-        if b.bias is None and ops.adds_low_rank(result, x, a.weight, b.weight):
-            rows, inputs = (t.reshape(self.B, t.shape[1:-1].numel(), t.shape[-1]) for t in (result, x))
-            return ops.low_rank_update(rows, inputs, a.weight, b.weight, self.scale).view(result.shape)
-        hidden = ops.linear(x.to(a.weight.dtype), a.weight, in_order=True)
-        bias = None if b.bias is None else b.bias * self.scale.unsqueeze(1)
-        product = ops.linear(self._scaled(hidden), b.weight, bias, in_order=True)
-        return (result + product).to(result.dtype)
-
-    def _parts(self) -> tuple[Any, Any, Any]:
-        return self.lora_dropout[self.adapter], self.lora_A[self.adapter], self.lora_B[self.adapter]
-
-
-def of_each_model(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
-    """Apply a layer of B models `[B, *, ...]` to the tokens `[1, L, ...]` of each, padded to the longest."""
-    parts = x.squeeze(0).split(tokens)
-    padded = layer(torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True))
-    return torch.cat([row[:count] for row, count in zip(padded, tokens, strict=True)]).unsqueeze(0)
-
-
-def lora_of_rows(
-    layer: LoraLinear, result: torch.Tensor, x: torch.Tensor, tokens: list[int], offsets: Callable[[], torch.Tensor]
-) -> torch.Tensor:
-    """Add each model's update of a linear layer to the base's `result` on its tokens, whose `offsets` are `[B + 1]`."""
-    if not layer.enabled:
-        return result
-    dropout, a, b = layer._parts()
-    if layer.training and any(dropout.rates):
-        x = of_each_model(dropout, x.to(a.weight.dtype), tokens)
-    else:
-        dropout.draw()  # which counts the call
-    if b.bias is None and ops.adds_low_rank(result, x, a.weight, b.weight):
-        given = result[0], x[0], a.weight, b.weight, layer.scale
-        return ops.low_rank_update(*given, offsets(), max(tokens)).unsqueeze(0)
-    inputs = x.to(a.weight.dtype)
-    added = result if result.dtype == inputs.dtype else result.new_zeros((), dtype=inputs.dtype).expand(result.shape)
-    found = _Updated.apply(added[0], inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
-    if b.bias is not None:
-        counts = torch.tensor(tokens, device=x.device)
-        found = found + (b.bias * layer.scale.unsqueeze(1)).repeat_interleave(counts, 0)
-    return found.unsqueeze(0) if added is result else (result + found).to(result.dtype)
-
-
-class _Updated(torch.autograd.Function):
-    """y + s_b x A_b^T B_b^T on the rows of `y` `[L, out]` and `x` `[L, in]` that are model b's, of its own rank.
-
-    Each product is one call that scales and adds, because at a few dozen rows a call costs more than its numbers.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, y: Any, x: Any, a: Any, b: Any, scales: list[float], ranks: list[int], tokens: list[int]
-    ) -> Any:
-        found = x.new_empty(y.shape)
-        hidden = []
-        parts = zip(scales, ranks, a.unbind(), b.unbind(), *(t.split(tokens) for t in (x, y, found)), strict=True)
-        for scale, rank, down, up, own, before, out in parts:
-            hidden.append(torch.mm(own, down[:rank].T))
-            torch.addmm(before, hidden[-1], up[:, :rank].T, alpha=scale, out=out)
-        ctx.save_for_backward(x, a, b, *hidden)
-        ctx.layout = scales, ranks, tokens
-        return found
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
-        x, a, b, *hidden = ctx.saved_tensors
-        scales, ranks, tokens = ctx.layout
-        dx = torch.empty_like(x)
-        da, db = torch.zeros_like(a), torch.zeros_like(b)
-        rows = (t.split(tokens) for t in (x, dy, dx))
-        parts = zip(scales, ranks, hidden, *(t.unbind() for t in (a, b, da, db)), *rows, strict=True)
-        for scale, rank, h, down, up, down_grad, up_grad, own, out, into in parts:
-            back = up[:, :rank]
-            dh = torch.addmm(h, out, back, beta=0, alpha=scale)
-            torch.mm(dh.T, own, out=down_grad[:rank])
-            torch.addmm(back, out.T, h, beta=0, alpha=scale, out=up_grad[:, :rank])
-            if ctx.needs_input_grad[1]:
-                torch.mm(dh, down[:rank], out=into)
-        return dy, dx if ctx.needs_input_grad[1] else None, da, db, None, None, None
+        y = result
+        if b.bias is not None:
+            bias = b.bias * self.scale.unsqueeze(1)
+            counts = torch.tensor(tokens, device=x.device)
+            y = y + (bias.repeat_interleave(counts, 0) if tokens else bias.view(self.B, *(1,) * (x.dim() - 2), -1))
+        found = ops.low_rank(y, x, a.weight, b.weight, self.scale, self.ranks, p, rng, tokens, offsets)
+        return found.to(result.dtype)
 
 
 class LoraEmbedding(LoraLayer):
