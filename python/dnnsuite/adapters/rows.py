@@ -106,7 +106,7 @@ class _Place(torch.nn.Module):
             return self.forward(x.unsqueeze(0)).squeeze(0)
         if x is None or args[1:] or kwargs or x.shape[:2] != (1, total):
             raise NotInRows(f"{self.path} is not called with the tokens of a row alone")
-        if isinstance(layer, LoraLinear):
+        if isinstance(layer, LoraLinear) and len(layer.factors) == 2:
             return layer.updated(self.base_layer(x), x, layout.models, lambda: layout.offsets)
         if isinstance(layer, nn.Dropout) and not (layer.training and any(layer.rates)):
             layer.draw()  # which counts the call

@@ -52,7 +52,7 @@ __all__ = [
     "bias_dropout_add_layer_norm", "clamp_gradients_", "convolve_models", "copied_in_order", "cross_entropy",
     "depthwise", "dropout", "embedding", "embedding_bags", "glu", "gradient_norms", "group_norm", "has_group_norm",
     "instruction_set", "layer_norm", "linear", "linear_cross_entropy", "low_rank", "low_rank_update", "matmul",
-    "max_over", "max_pool", "max_pool_with_indices", "optimizer_", "optimizer_plan", "optimizer_step_", "patches", "pixel_products",
-    "prelu", "rearranged", "recurrence", "resample", "rms_norm", "scale_gradients_", "scaled", "short_softmax",
-    "transposed_convolution", "transposed_depthwise", "window_convolution",
+    "max_over", "max_pool", "max_pool_with_indices", "optimizer_", "optimizer_plan", "optimizer_step_", "patches",
+    "pixel_products", "prelu", "rearranged", "recurrence", "resample", "rms_norm", "scale_gradients_", "scaled",
+    "short_softmax", "transposed_convolution", "transposed_depthwise", "window_convolution",
 ]  # fmt: skip
