@@ -67,6 +67,11 @@ def linear(B: int, rows: int, inputs: int, outputs: int, activation: str = "none
     return forward.plus(flops, _FLOAT * (y + seen + 2 * x + 2 * w + b))
 
 
+def low_rank(B: int, rows: int, width: int, rank: int, itemsize: int) -> Work:
+    """Forward and backward of y + x A B, all of one width: six products, and y, x → out; grad, x → dx."""
+    return Work(12 * B * rows * width * rank, B * width * (6 * itemsize * rows + 6 * _FLOAT * rank))
+
+
 def convolution(
     B: int,
     samples: int,

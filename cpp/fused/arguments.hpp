@@ -141,6 +141,21 @@ struct GemmArguments {
     int64_t parts = 1, a_part = 0, b_part = 0;  // the sum goes over `depth` of each part of A and B, these apart
 };
 
+/// out = y + scale dropout(x) down^T up^T on the rows of each model, `offsets` [B + 1], of its own rank of `ranks` [B].
+/// down [B, most, inputs], up [B, outputs, most]; hidden [rows, most] = scale dropout(x) down^T. `narrow`: x, y, out, grad
+/// and dx are bfloat16, and the rest is float32.
+struct LowRankArguments {
+    DType dtype;  // of the factors
+    bool narrow;
+    int64_t inputs, outputs, most;
+    const int64_t *ranks, *offsets;
+    bool shared_x, shared_y;  // all models have the same rows
+    const void *x, *y, *down, *up, *scale, *grad;
+    void *out, *hidden;
+    void *dx, *ddown, *dup;  // dx may be null
+    DropoutArguments dropout;
+};
+
 /// to = grad where result > 0, sums [B, columns] over the rows; all [B, rows, columns].
 struct GemmGradientArguments {
     DType dtype;

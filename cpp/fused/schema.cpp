@@ -66,6 +66,12 @@ STABLE_TORCH_LIBRARY(dnnsuite, m) {
     m.def(
         "linear_backward(Tensor grad, Tensor x, Tensor weight, Tensor? relu_output, bool needs_x, bool needs_weight,"
         " bool needs_bias) -> (Tensor, Tensor, Tensor)");
+    m.def(
+        "low_rank(Tensor y, Tensor x, Tensor down, Tensor up, Tensor scale, int[] ranks, int[] rows, Tensor? p,"
+        " Tensor? rng) -> (Tensor, Tensor)");
+    m.def(
+        "low_rank_backward(Tensor grad, Tensor x, Tensor down, Tensor up, Tensor scale, Tensor hidden, int[] ranks,"
+        " int[] rows, Tensor? p, Tensor? rng, bool needs_x) -> (Tensor, Tensor, Tensor)");
     m.def("matmul(Tensor a, Tensor b) -> Tensor");
     m.def("pixel_products(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
     m.def("sum_of_products(Tensor a, Tensor b) -> Tensor");

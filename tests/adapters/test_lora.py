@@ -6,6 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import nn, optim
+from dnnsuite.errors import InvalidArgument
 from dnnsuite.nn.sharing import is_shared
 from tiny_adapters import ConvNet, bert, gpt2, lora, one_by_one, tokens, trained
 
@@ -50,6 +51,36 @@ def test_in_bfloat16_a_model_has_the_same_bits_beside_other_ranks():
         for index, config in enumerate(configs):
             alike = train(dnnsuite.adapt(base, [config] * 3, seeds=SEEDS[:3]), ids, LRS[:3])
             assert torch.equal(alike[:, index], losses[:, index])
+
+
+def test_a_recorded_step_computes_the_rank_of_a_model_that_came_later():
+    base, (ids,) = bert(), tokens(2)
+    seen = []
+    for capture in (True, False):
+        array = dnnsuite.adapt(base, [lora(6), lora(2)], seeds=SEEDS[:2])
+        opt = optim.AdamW(trained(array), lr=LRS[:2])
+        with dnnsuite.StepRunner(array, opt, own_losses, threads=1, capture=capture) as runner:
+            for _ in range(4):
+                runner.step(ids)
+            torch.manual_seed(0)
+            array.replace(1, lora(5), opt, lr=1e-3)
+            with torch.no_grad():
+                for name, parameter in array.named_parameters():
+                    if "lora_B" in name:
+                        parameter[1, :, :5] = 0.1
+            seen.append(torch.stack([runner.step(ids).losses() for _ in range(4)]))
+    assert torch.equal(*seen)
+
+
+def test_dora_where_another_has_no_adapter_is_refused():
+    configs = [lora(2, ["query", "value"], use_dora=True), lora(2, ["query"], use_dora=True)]
+    with pytest.raises(InvalidArgument, match=r"has DoRA on .*value, where another has no adapter"):
+        dnnsuite.adapt(bert(), configs)
+
+
+def own_losses(array, ids):
+    logits = array(input_ids=ids).logits
+    return nn.functional.cross_entropy(logits, TARGETS.expand(logits.shape[:-1]))
 
 
 def test_a_recorded_step_has_the_bits_of_one_as_written():

@@ -33,6 +33,14 @@ def test_linear():
     assert relu.bytes - found.bytes == 4 * B * N * O
 
 
+def test_low_rank():
+    x, a, b = leaves((N, I), (2, I), (I, 2))
+    found = work.low_rank(B, N, I, 2, 4)
+    assert found.flops == B * counted(lambda: F.linear(F.linear(x, a), b))
+    # y, x, a, b → out; then g, x, a, b → dx, da, db
+    assert found.bytes == 4 * B * (6 * N * I + 6 * 2 * I)
+
+
 def test_linear_forward():
     assert work.linear_forward(1, 2, 3, 4) == (2 * 2 * 3 * 4 + 2 * 4, 4 * (6 + 12 + 4 + 8))
 

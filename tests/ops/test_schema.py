@@ -22,6 +22,7 @@ CPU_ONLY = {
     "convolution",
     "gemm",
     "glu",
+    "low_rank",
     "patches",
     "prelu",
     "random",

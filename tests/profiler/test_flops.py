@@ -79,6 +79,18 @@ def test_sum_of_products():
     assert found == (2 * 4 * 2 * 3 * 5 * 7, ((2, 3, 7),))
 
 
+def test_low_rank():
+    """Two models of ranks 3 and 1, with 4 rows of 5 inputs and 7 outputs each; and with 4 rows and 1."""
+    of_rows = [None] * 5, [None, None]
+    forward = [(2, 4, 7), (2, 4, 5), (2, 3, 5), (2, 7, 3), (2,)]
+    assert work("dnnsuite::low_rank", forward, [*of_rows[0], [3, 1], [], *of_rows[1]]).flops == 2 * 4 * 4 * 12
+    ragged = [(5, 7), (5, 5), *forward[2:]]
+    assert work("dnnsuite::low_rank", ragged, [*of_rows[0], [3, 1], [4, 1], *of_rows[1]]).flops == 2 * 13 * 12
+    for needs_x, products in ((True, 24), (False, 19)):
+        given = [*of_rows[0], None, [3, 1], [4, 1], *of_rows[1], needs_x]
+        assert work("dnnsuite::low_rank_backward", [*ragged, (5, 3)], given).flops == 2 * 13 * products
+
+
 def test_an_operator_without_a_formula_and_arguments_that_do_not_fit():
     assert work("aten::relu", [(3, 4)], [None]) is None
     assert not knows("aten::relu")

@@ -171,6 +171,19 @@ void run(const GemmArguments& args, bool streams, int64_t begin, int64_t end, vo
     }
 }
 
+template <class T>
+void run_block(const GemmBlock& block) {
+    TileArguments<T> t{};
+    t.a = Strided<T>{at<T>(block.a, 0), block.a_row, block.a_column};
+    t.b = at<T>(block.b, 0);
+    t.ldb = block.ldb;
+    t.depth = block.depth;
+    t.c = mutable_at<T>(block.c, 0);
+    t.ldc = block.ldc;
+    t.more = block.more;
+    block.by_dots ? dot_product(t, block.rows, block.columns) : product(t, block.rows, block.columns);
+}
+
 /// `vectors` of columns of some rows, the last of `n` columns: to = grad where result > 0, and sums of that over the rows
 /// in order; `more`: behind those that were summed before.
 template <int vectors, bool relu, class T>
@@ -234,6 +247,10 @@ void run_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end)
 void gemm(const GemmArguments& args, bool streams, int64_t begin, int64_t end, void* scratch) {
     if (args.dtype == DType::kFloat64) return run<double>(args, streams, begin, end, scratch);
     run<float>(args, streams, begin, end, scratch);
+}
+
+void gemm_block(const GemmBlock& block) {
+    block.dtype == DType::kFloat64 ? run_block<double>(block) : run_block<float>(block);
 }
 
 void gemm_gradient(const GemmGradientArguments& args, int64_t begin, int64_t end) {

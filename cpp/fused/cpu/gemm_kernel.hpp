@@ -49,6 +49,20 @@ inline int64_t gemm_tasks_per_model(const GemmArguments& args) {
     return (args.columns + columns - 1) / columns;
 }
 
+/// C[rows, columns] = A B, or added to what C holds, in one task; sums are in order, or `by_dots` of b[j * ldb + k].
+struct GemmBlock {
+    DType dtype;
+    int64_t rows, columns, depth;
+    const void* a;
+    int64_t a_row, a_column;
+    const void* b;
+    int64_t ldb;
+    void* c;
+    int64_t ldc;
+    bool more, by_dots;
+};
+DNNSUITE_KERNEL(gemm_block, const GemmBlock& block)
+
 /// Tasks [begin, end) of models * gemm_tasks_per_model. `streams`: c is larger than the caches.
 DNNSUITE_KERNEL(gemm, const GemmArguments& args, bool streams, int64_t begin, int64_t end, void* scratch)
 /// Through the ReLU, and the sums for the bias: tasks [begin, end) of models * tasks of 64 columns.

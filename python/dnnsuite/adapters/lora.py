@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""LoRA on linear layers and embeddings of B models. Ranks are padded: a sum in order does not see zeros at its end."""
+"""LoRA and DoRA on linear layers, and LoRA on embeddings, of B models. Each is computed at its own rank, or with a sum
+in order, which does not see zeros at its end."""
 
 from __future__ import annotations
 
@@ -11,111 +12,87 @@ from peft.tuners import lora
 
 from .. import nn, ops
 from .._fuse.layer_table import register
+from ..ops.shared import is_kept, spread
 from .divided import DividedEmbedding
-from .lora_layer import LoraLayer
+from .lora_layer import MAGNITUDE, LoraLayer, is_dora
+
+
+def beside_rows(vectors: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """View `[B, D]` as it is added to x `[B, *, D]`."""
+    return vectors.view(len(vectors), *(1,) * (x.dim() - 2), -1)
 
 
 class LoraLinear(LoraLayer):
     """`peft.tuners.lora.Linear` for B models: `[B, *, in]` to `[B, *, out]`.
 
-    `lora_A` is `[B, R, in]` and `lora_B` `[B, out, R]` with the largest rank R.
+    `lora_A` is `[B, R, in]` and `lora_B` `[B, out, R]` with the largest rank R. With DoRA, `lora_magnitude_vector` is
+    `[B, out]`: the norms of the rows of the weight that W + s B A stands for.
     """
 
     torch_class: ClassVar[Any] = lora.Linear
 
+    @classmethod
+    def can_fuse(cls, models: Sequence[Any]) -> bool:
+        """Return True for plain layers, and for DoRA on torch's linear layer."""
+        held = all(type(model.base_layer) is torch.nn.Linear or not is_dora(model) for model in models)
+        return held and super().can_fuse(models)
+
+    def recorded_values(self) -> tuple[Any, ...]:
+        return tuple(self.ranks)  # which the operator is called with
+
     def _container(self, name: str, layer: Any, rank: int) -> torch.nn.Module:
+        if name == MAGNITUDE:
+            held = torch.nn.Module()
+            held.weight = torch.nn.Parameter(torch.empty(self.B, layer.out_features, device="meta"))
+            return torch.nn.ModuleDict({self.adapter: held})
         first = getattr(layer, name)[self.adapter]
         inputs, outputs = (rank, layer.out_features) if name == "lora_B" else (layer.in_features, rank)
         product = nn.Linear(inputs, outputs, first.bias is not None, device="meta", B=self.B)
         return torch.nn.ModuleDict({self.adapter: product})
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.base_layer(x)
+        return self.updated(self.base_layer(x), x)
+
+    def updated(
+        self,
+        result: torch.Tensor,
+        x: torch.Tensor,
+        tokens: Sequence[int] = (),
+        offsets: Callable[[], torch.Tensor] | None = None,
+    ) -> torch.Tensor:
+        """Add each model's update to the base's `result`; of rows `[1, L, *]` each has so many `tokens`."""
         if not self.enabled:
             return result
-        dropout, a, b = self._parts()
+        dropout, a, b = (getattr(self, name)[self.adapter] for name in ("lora_dropout", "lora_A", "lora_B"))
         p, rng = dropout.draw()
-        if p is not None and rng is not None:
-            x = dropout.drop(x.to(a.weight.dtype), p, rng)
-        if b.bias is None and ops.adds_low_rank(result, x, a.weight, b.weight):
-            rows, inputs = (t.reshape(self.B, t.shape[1:-1].numel(), t.shape[-1]) for t in (result, x))
-            return ops.low_rank_update(rows, inputs, a.weight, b.weight, self.scale).view(result.shape)
-        hidden = ops.linear(x.to(a.weight.dtype), a.weight, in_order=True)
-        bias = None if b.bias is None else b.bias * self.scale.unsqueeze(1)
-        product = ops.linear(self._scaled(hidden), b.weight, bias, in_order=True)
-        return (result + product).to(result.dtype)
+        if MAGNITUDE in self.factors:
+            return self._dora(result, x, p, rng)
+        y = result
+        if b.bias is not None:
+            bias = b.bias * self.scale.unsqueeze(1)
+            counts = torch.tensor(tokens, device=x.device)
+            y = y + (bias.repeat_interleave(counts, 0) if tokens else beside_rows(bias, y))
+        found = ops.low_rank(y, x, a.weight, b.weight, self.scale, self.ranks, p, rng, tokens, offsets)
+        return found.to(result.dtype)
 
-    def _parts(self) -> tuple[Any, Any, Any]:
-        return self.lora_dropout[self.adapter], self.lora_A[self.adapter], self.lora_B[self.adapter]
-
-
-def of_each_model(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
-    """Apply a layer of B models `[B, *, ...]` to the tokens `[1, L, ...]` of each, padded to the longest."""
-    parts = x.squeeze(0).split(tokens)
-    padded = layer(torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True))
-    return torch.cat([row[:count] for row, count in zip(padded, tokens, strict=True)]).unsqueeze(0)
-
-
-def lora_of_rows(
-    layer: LoraLinear, result: torch.Tensor, x: torch.Tensor, tokens: list[int], offsets: Callable[[], torch.Tensor]
-) -> torch.Tensor:
-    """Add each model's update of a linear layer to the base's `result` on its tokens, whose `offsets` are `[B + 1]`."""
-    if not layer.enabled:
-        return result
-    dropout, a, b = layer._parts()
-    if layer.training and any(dropout.rates):
-        x = of_each_model(dropout, x.to(a.weight.dtype), tokens)
-    else:
-        dropout.draw()  # which counts the call
-    if b.bias is None and ops.adds_low_rank(result, x, a.weight, b.weight):
-        given = result[0], x[0], a.weight, b.weight, layer.scale
-        return ops.low_rank_update(*given, offsets(), max(tokens)).unsqueeze(0)
-    inputs = x.to(a.weight.dtype)
-    added = result if result.dtype == inputs.dtype else result.new_zeros((), dtype=inputs.dtype).expand(result.shape)
-    found = _Updated.apply(added[0], inputs[0], a.weight, b.weight, layer.scale.tolist(), layer.ranks, tokens)
-    if b.bias is not None:
-        counts = torch.tensor(tokens, device=x.device)
-        found = found + (b.bias * layer.scale.unsqueeze(1)).repeat_interleave(counts, 0)
-    return found.unsqueeze(0) if added is result else (result + found).to(result.dtype)
-
-
-class _Updated(torch.autograd.Function):
-    """y + s_b x A_b^T B_b^T on the rows of `y` `[L, out]` and `x` `[L, in]` that are model b's, of its own rank.
-
-    Each product is one call that scales and adds, because at a few dozen rows a call costs more than its numbers.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, y: Any, x: Any, a: Any, b: Any, scales: list[float], ranks: list[int], tokens: list[int]
-    ) -> Any:
-        found = x.new_empty(y.shape)
-        hidden = []
-        parts = zip(scales, ranks, a.unbind(), b.unbind(), *(t.split(tokens) for t in (x, y, found)), strict=True)
-        for scale, rank, down, up, own, before, out in parts:
-            hidden.append(torch.mm(own, down[:rank].T))
-            torch.addmm(before, hidden[-1], up[:, :rank].T, alpha=scale, out=out)
-        ctx.save_for_backward(x, a, b, *hidden)
-        ctx.layout = scales, ranks, tokens
-        return found
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
-        x, a, b, *hidden = ctx.saved_tensors
-        scales, ranks, tokens = ctx.layout
-        dx = torch.empty_like(x)
-        da, db = torch.zeros_like(a), torch.zeros_like(b)
-        rows = (t.split(tokens) for t in (x, dy, dx))
-        parts = zip(scales, ranks, hidden, *(t.unbind() for t in (a, b, da, db)), *rows, strict=True)
-        for scale, rank, h, down, up, down_grad, up_grad, own, out, into in parts:
-            back = up[:, :rank]
-            dh = torch.addmm(h, out, back, beta=0, alpha=scale)
-            torch.mm(dh.T, own, out=down_grad[:rank])
-            torch.addmm(back, out.T, h, beta=0, alpha=scale, out=up_grad[:, :rank])
-            if ctx.needs_input_grad[1]:
-                torch.mm(dh, down[:rank], out=into)
-        return dy, dx if ctx.needs_input_grad[1] else None, da, db, None, None, None
+    def _dora(self, result: torch.Tensor, x: torch.Tensor, p: Any, rng: Any) -> torch.Tensor:
+        """Scale the rows of W + s B A to the trained magnitudes. Their norms take no gradient, as in PEFT."""
+        a, b, magnitude = (getattr(self, name)[self.adapter].weight for name in self.factors)
+        weight, bias = self.base_layer.weight, self.base_layer.bias
+        if weight.dtype != a.dtype:
+            weight = spread(weight[:1].to(a.dtype), self.B) if is_kept(weight) else weight.to(a.dtype)
+        with torch.no_grad():
+            each = zip(weight, self.scale, b, a, strict=True)
+            norms = torch.stack([torch.linalg.norm(own + s * (up @ down), dim=1) for own, s, up, down in each])
+        ratio = beside_rows(magnitude / norms, result)
+        x = x.to(a.dtype)
+        if p is None:
+            base = result.to(a.dtype) if bias is None else result - beside_rows(bias, result)
+        else:
+            x = ops.dropout(x, p, rng)
+            base = ops.linear(x, weight)
+        found = ratio * ops.low_rank(base, x, a, b, self.scale, self.ranks)
+        return (result + (found - base)).to(result.dtype)
 
 
 class LoraEmbedding(LoraLayer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -18,6 +18,7 @@ from ..nn.sharing import own
 from ..ops.shared import beside
 
 _RANK = "_rank_in_array"
+MAGNITUDE = "lora_magnitude_vector"  # of DoRA
 
 
 class LoraLayer(ArrayModule):
@@ -28,11 +29,13 @@ class LoraLayer(ArrayModule):
     """
 
     #: Attributes that PEFT sets in a layer and has in the class, too.
-    set_by_constructor = frozenset({"_active_adapter", "_disable_adapters", "merged_adapters", "other_param_names"})
+    set_by_constructor = frozenset(
+        {"_active_adapter", "_disable_adapters", "adapter_layer_names", "merged_adapters", "other_param_names"}
+    )
     per_model_lists = ("layers",)
     called_parts = ("base_layer",)
     #: Containers of the factors A and B in one of PEFT's layers, and the dimension of the rank in their tensors.
-    factors: ClassVar[dict[str, int]] = {"lora_A": 0, "lora_B": 1}
+    factors: dict[str, int] = {"lora_A": 0, "lora_B": 1}  # noqa: RUF012
 
     def __init__(self, base_layer: torch.nn.Module, layers: Sequence[Any], *, B: int) -> None:
         """`layers` are PEFT's; this one has copies of their parameters, and `base_layer` in the place of theirs."""
@@ -47,6 +50,8 @@ class LoraLayer(ArrayModule):
         dropout = nn.Dropout(rates, device=first.device, B=B)
         dropout.seeded_by_name = True  # a model alone may have no layer here
         self.lora_dropout = torch.nn.ModuleDict({self.adapter: dropout})
+        if is_dora(layers[0]):
+            self.factors = {**self.factors, MAGNITUDE: 0}
         for name in self.factors:
             setattr(self, name, self._container(name, layers[0], rank))
             mine, theirs = self._held(self, name), [self._held(layer, name) for layer in layers]
@@ -73,9 +78,10 @@ class LoraLayer(ArrayModule):
 
     @classmethod
     def can_fuse(cls, models: Sequence[Any]) -> bool:
-        """Return True for layers with one adapter that is in use, and none of PEFT's variants of LoRA."""
+        """Return True for layers with one adapter that is in use, and none of PEFT's variants of LoRA but DoRA."""
         names = list(models[0].r)
-        return len(names) == 1 and all(_is_plain(model, names, cls.factors) for model in models)
+        alike = len({is_dora(model) for model in models}) == 1
+        return len(names) == 1 and alike and all(_is_plain(model, names, cls.factors) for model in models)
 
     @classmethod
     def from_models(cls, models: Sequence[Any]) -> LoraLayer:
@@ -106,7 +112,7 @@ class LoraLayer(ArrayModule):
 
     def padded_parameters(self) -> list[torch.Tensor]:
         """List the factors if there are models of smaller ranks, which use a part of them."""
-        held = [p for name in self.factors for p in self._held(self, name).values() if p is not None]
+        held = [p for name in type(self).factors for p in self._held(self, name).values() if p is not None]
         return held if len(set(self.ranks)) > 1 else []
 
     @property
@@ -152,6 +158,11 @@ def rank_of(layer: Any) -> int:
     return int(rank)
 
 
+def is_dora(layer: Any) -> bool:
+    """Return True for a layer of PEFT's with DoRA."""
+    return {type(variant).__name__ for variant in layer.lora_variant.values()} == {"DoraLinearVariant"}
+
+
 def _of_rank(parameter: torch.Tensor, dim: int, rank: int) -> torch.Tensor:
     """Cut a model's own rank out of a factor; a bias has none, and filters in groups have a part of it each."""
     return parameter.narrow(dim, 0, min(rank, parameter.shape[dim])) if parameter.dim() > 1 else parameter
@@ -161,7 +172,7 @@ def _is_plain(layer: Any, names: list[str], factors: dict[str, int]) -> bool:
     return (
         all(list(getattr(layer, name)) == names for name in factors)
         and list(layer.active_adapters) == names
-        and not (layer.disable_adapters or layer.merged or layer.lora_variant)
+        and not (layer.disable_adapters or layer.merged or (layer.lora_variant and not is_dora(layer)))
         and layer.cast_input_dtype_enabled
         and type(layer.lora_dropout[names[0]]) in (torch.nn.Dropout, torch.nn.Identity)
     )

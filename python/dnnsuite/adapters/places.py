@@ -11,7 +11,7 @@ import torch
 from ..errors import InvalidArgument
 from .lora import LoraEmbedding, LoraLinear
 from .lora_convolution import LoraConv1d, LoraConv2d, LoraConv3d
-from .lora_layer import LoraLayer, rank_of, without_tensors
+from .lora_layer import LoraLayer, is_dora, rank_of, without_tensors
 
 #: Layers that another model may be without, by PEFT's classes.
 KINDS: dict[type, type[LoraLayer]] = {
@@ -28,6 +28,11 @@ def fill(models: Sequence[Any], more: Mapping[str, Any] | None = None) -> None:
     for model in models:
         mine = layers_of(model)
         for path, layer in found.items():
+            if path not in mine and is_dora(layer):
+                raise InvalidArgument(
+                    f"a config has DoRA on {path}, where another has no adapter: give all configs the same "
+                    "target_modules, or make one array of each"
+                )
             if path not in mine:
                 _put(model, path, _of_rank_zero(layer, _base_layer(model, path)))
         _name_targets(model, found)

@@ -27,7 +27,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import nn
 from ..errors import Error
 from .head import log_probs_of
-from .lora import LoraLinear, lora_of_rows, of_each_model
+from .lora import LoraLinear
 
 _NAME = "dnnsuite_rows"  # of the attention function in transformers' table
 _SEQUENCES, _MODELS = [5, 3, 7], [8, 7]  # tokens of the sequences of an audit, and of its models
@@ -106,12 +106,19 @@ class _Place(torch.nn.Module):
             return self.forward(x.unsqueeze(0)).squeeze(0)
         if x is None or args[1:] or kwargs or x.shape[:2] != (1, total):
             raise NotInRows(f"{self.path} is not called with the tokens of a row alone")
-        if isinstance(layer, LoraLinear):
-            return lora_of_rows(layer, self.base_layer(x), x, layout.models, lambda: layout.offsets)
+        if isinstance(layer, LoraLinear) and len(layer.factors) == 2:
+            return layer.updated(self.base_layer(x), x, layout.models, lambda: layout.offsets)
         if isinstance(layer, nn.Dropout) and not (layer.training and any(layer.rates)):
             layer.draw()  # which counts the call
             return x
-        return of_each_model(layer, x, layout.models)
+        return _of_each_model(layer, x, layout.models)
+
+
+def _of_each_model(layer: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+    """Apply a layer of B models `[B, *, ...]` to the tokens `[1, L, ...]` of each, padded to the longest."""
+    parts = x.squeeze(0).split(tokens)
+    padded = layer(torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True))
+    return torch.cat([row[:count] for row, count in zip(padded, tokens, strict=True)]).unsqueeze(0)
 
 
 def _attention(

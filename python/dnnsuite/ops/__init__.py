@@ -24,7 +24,7 @@ from ._linear import linear
 from ._linear_cross_entropy import chunk_rows as chunk_rows
 from ._linear_cross_entropy import linear_cross_entropy
 from ._low_rank import adds_low_rank as adds_low_rank
-from ._low_rank import low_rank_update
+from ._low_rank import low_rank, low_rank_update
 from ._matmul import matmul
 from ._max_over import max_over
 from ._patches import add_patches, patches
@@ -51,8 +51,8 @@ __all__ = [
     "batch_norm_act_running", "batch_norm_max", "bias_act_dropout", "bias_dropout_add",
     "bias_dropout_add_layer_norm", "clamp_gradients_", "convolve_models", "copied_in_order", "cross_entropy",
     "depthwise", "dropout", "embedding", "embedding_bags", "glu", "gradient_norms", "group_norm", "has_group_norm",
-    "instruction_set", "layer_norm", "linear", "linear_cross_entropy", "low_rank_update", "matmul", "max_over",
-    "max_pool", "max_pool_with_indices", "optimizer_", "optimizer_plan", "optimizer_step_", "patches", "pixel_products",
-    "prelu", "rearranged", "recurrence", "resample", "rms_norm", "scale_gradients_", "scaled", "short_softmax",
-    "transposed_convolution", "transposed_depthwise", "window_convolution",
+    "instruction_set", "layer_norm", "linear", "linear_cross_entropy", "low_rank", "low_rank_update", "matmul",
+    "max_over", "max_pool", "max_pool_with_indices", "optimizer_", "optimizer_plan", "optimizer_step_", "patches",
+    "pixel_products", "prelu", "rearranged", "recurrence", "resample", "rms_norm", "scale_gradients_", "scaled",
+    "short_softmax", "transposed_convolution", "transposed_depthwise", "window_convolution",
 ]  # fmt: skip

@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Low-rank updates of B models, as adapters add them to a layer: y + s x Aᵀ Bᵀ, in one pass over x and y.
+"""Low-rank updates of B models, as adapters add them to a layer: y + s dropout(x) Aᵀ Bᵀ, in one pass over x and y.
+
+On a CPU there is a kernel (`cpp/fused/cpu/low_rank_kernel.cpp`) for factors of float32 or float64, on a base of the
+same type or of bfloat16. It takes 0.35 to 0.95 of the time of its composition (`benchmarks/ops/bench_low_rank.py`):
+nothing of x's or y's size is written but the result, and each model is computed at its own rank.
 
 On a GPU for which Triton compiles there is a kernel for adapters in float32 on a base of 16 bits, which are the usual
 ones: PEFT's way casts x, and writes and reads two tensors of y's size in float32, which takes 1.9 to 2.9 times as long
 on an H200 (`benchmarks/gpu/low_rank.py`). Adapters of 16 bits are faster as torch's batched products, which the tensor
-cores compute; they and a CPU have a composition.
+cores compute.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .device import triton_runs
-from .library import applied, transforming
+from ._linear import linear, own_products
+from ._pointwise import dropout
+from .device import on_cpu, triton_runs
+from .library import applied, fake, library, tracing, transforming
 
 MOST_RANK = 128
 _NARROW = (torch.bfloat16, torch.float16)
@@ -63,46 +70,96 @@ _updated = torch.ops.dnnsuite.low_rank_update.default
 _summed = torch.ops.dnnsuite.low_rank_gradient.default
 
 
+fake("low_rank", lambda y, x, down: (y.new_empty(y.shape), down.new_empty((x.numel() // x.shape[-1], down.shape[1]))))
+fake(
+    "low_rank_backward",
+    lambda x, down, up, needs_x: (
+        x.new_empty(x.shape if needs_x else 0),
+        down.new_empty(down.shape),
+        up.new_empty(up.shape),
+    ),
+)
+
+
 class _LowRank(torch.autograd.Function):
+    """Update by the kernel of a CPU, or where there are no `ranks` by that of a GPU: x has then been through dropout,
+    and `most` is the largest number of a model's rows."""
+
     @staticmethod
     def forward(
-        ctx: Any, y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, offsets: Tensor | None, most: int
-    ) -> Tensor:
-        out, hidden = _updated(y, x, down, up, scale, offsets, most, y.dtype)
-        ctx.save_for_backward(x, down, up, scale, hidden, offsets)
-        ctx.most = most
+        ctx: Any, y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, p: Tensor | None, rng: Tensor | None,
+        offsets: Tensor | None, ranks: Sequence[int] | None, rows: Sequence[int], most: int,
+    ) -> Tensor:  # fmt: skip
+        if ranks is None:
+            out, hidden = _updated(y, x, down, up, scale, offsets, most, y.dtype)
+        else:
+            out, hidden = library.low_rank(y, x, down, up, scale, ranks, rows, p, rng)
+        ctx.save_for_backward(x, down, up, scale, hidden, p, rng, offsets)
+        ctx.sizes = ranks, rows, most
         found: Tensor = out
         return found
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        x, down, up, scale, hidden, offsets = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return grad, *_gradients(grad, x, down, up, scale, offsets), None, None, None
+        x, down, up, scale, hidden, p, rng, offsets = ctx.saved_tensors
+        ranks, rows, most = ctx.sizes
         needs_y, needs_x, needs_down, needs_up = ctx.needs_input_grad[:4]
-        dx, back = _updated(None, grad, up.transpose(1, 2), down.transpose(1, 2), scale, offsets, ctx.most, x.dtype)
+        if torch.is_grad_enabled():
+            counts = rows if offsets is None else offsets.diff().tolist()
+            found = _gradients(grad, x, down, up, scale, counts, p, rng)
+        elif ranks is None:
+            across = up.transpose(1, 2), down.transpose(1, 2), scale
+            dx, back = _updated(None, grad, *across, offsets, most, x.dtype)
+            found = (
+                dx,
+                _summed(x, back, scale, down, offsets, most, True) if needs_down else None,
+                _summed(grad, hidden, scale, up, offsets, most, False) if needs_up else None,
+            )
+        else:
+            given = grad, x, down, up, scale, hidden, ranks, rows, p, rng, needs_x
+            found = library.low_rank_backward(*given)
+        dx, ddown, dup = found
         return (
             grad if needs_y else None,
             dx if needs_x else None,
-            _summed(x, back, scale, down, offsets, ctx.most, True) if needs_down else None,
-            _summed(grad, hidden, scale, up, offsets, ctx.most, False) if needs_up else None,
-            *(None, None, None),
+            ddown if needs_down else None,
+            dup if needs_up else None,
+            *(None,) * 7,
         )
 
 
 def _gradients(
-    grad: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, offsets: Tensor | None
+    grad: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, counts: Sequence[int], p: Any, rng: Any
 ) -> tuple[Tensor, ...]:
     """Compute the gradients of x, down and up by torch's operators, which can be differentiated again."""
-    counts = None if offsets is None else offsets.diff().tolist()
-    rows = [t.to(down.dtype).unbind() if counts is None else t.to(down.dtype).split(counts) for t in (grad, x)]
+    dropped = _dropped(x.to(down.dtype), counts, p, rng)
+    rows = [t.to(down.dtype).split(counts) if counts else t.to(down.dtype).unbind() for t in (grad, dropped)]
     each = []
     for g, own, a, b, s in zip(*rows, down, up, scale, strict=True):
         back = s * (g @ b)
         each.append((back @ a, back.T @ own, s * (g.T @ (own @ a.T))))
     of_x, of_down, of_up = zip(*each, strict=True)
-    dx = torch.stack(of_x) if counts is None else torch.cat(of_x)
+    dx = _dropped(torch.cat(of_x) if counts else torch.stack(of_x), counts, p, rng)
     return dx.to(x.dtype), torch.stack(of_down), torch.stack(of_up)
+
+
+def _dropped(x: Tensor, counts: Sequence[int], p: Tensor | None, rng: Tensor | None) -> Tensor:
+    """Drop elements of `[B, N, I]`, or of the rows `[L, I]` of which `counts` are each model's."""
+    if p is None or rng is None:
+        return x
+    if not counts:
+        return dropout(x, p, rng)
+    parts = enumerate(x.split(counts))
+    return torch.cat([dropout(own[None], p[i : i + 1], rng[i : i + 1]) for i, own in parts], 1)[0]
+
+
+def _composition(y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, counts: Sequence[int]) -> Tensor:
+    if counts:
+        each = zip(y.split(counts), x.split(counts), down, up, scale, strict=True)
+        return torch.cat([_composition(*(t[None] for t in own), ()) for own in each], 1)[0]
+    hidden = linear(x.to(down.dtype), down, in_order=True)
+    product = linear(hidden * scale.view(-1, 1, 1), up, in_order=True)
+    return (y + product).to(y.dtype)
 
 
 _apply = applied(_LowRank)
@@ -123,6 +180,44 @@ def adds_low_rank(y: Tensor, x: Tensor, down: Tensor, up: Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and _compiles(x.device)
     )
+
+
+def low_rank(
+    y: Tensor,
+    x: Tensor,
+    down: Tensor,
+    up: Tensor,
+    scale: Tensor,
+    ranks: Sequence[int],
+    p: Tensor | None = None,
+    rng: Tensor | None = None,
+    counts: Sequence[int] = (),
+    offsets: Callable[[], Tensor] | None = None,
+) -> Tensor:
+    """Compute y + scale dropout(x) downᵀ upᵀ of each model, in y's dtype, with sums in that of down.
+
+    Args:
+        y: `[B, *, O]`.
+        x: `[B, *, I]`.
+        down: `[B, R, I]`, zeros from a model's rank on.
+        up: `[B, O, R]`, likewise.
+        scale: `[B]`, which takes no gradient.
+        ranks: rank of each model.
+        p: rates of dropout, or None.
+        rng: (key, step) of each model, as for `dropout`.
+        counts: numbers of rows of each model in x `[*, I]` and y `[*, O]`, where these have no dimension of models.
+        offsets: makes beginnings of the rows of each model, and the end of the last one's, on x's device.
+    """
+    whole, shape = y.shape, (-1,) if counts else (len(down), y.shape[1:-1].numel())
+    y, x = (t.reshape(*shape, t.shape[-1]) for t in (y, x))
+    wide = down.dtype, torch.bfloat16 if down.dtype == torch.float32 else down.dtype
+    if x.dtype == y.dtype in wide and on_cpu(x) and on_cpu(y) and own_products(down, up, scale) and not tracing():
+        return _apply(y, x, down, up, scale, p, rng, None, ranks, counts, 0).view(whole)
+    x = x if p is None else _dropped(x.to(down.dtype), counts, p, rng)
+    if adds_low_rank(y, x, down, up):
+        begin = offsets() if offsets is not None and counts else None
+        return low_rank_update(y, x, down, up, scale, begin, max(counts, default=0)).view(whole)
+    return _composition(y, x, down, up, scale, counts).view(whole)
 
 
 @cache
@@ -150,5 +245,6 @@ def low_rank_update(
             offsets[b + 1].
         most: rows of the model that has most, where there are offsets.
     """
-    result: Tensor = _apply(y, x, down, up, scale, offsets, x.shape[1] if offsets is None else most)
+    most = x.shape[1] if offsets is None else most
+    result: Tensor = _apply(y, x, down, up, scale, None, None, offsets, None, (), most)
     return result

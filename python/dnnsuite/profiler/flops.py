@@ -142,6 +142,22 @@ def _linear_backward(shapes: Shapes, values: Values) -> Work:
     return Work(one * (bool(needs[0]) + bool(needs[1])), tuple(tuple(s) for s, wanted in outputs if wanted))
 
 
+def _low_rank(shapes: Shapes, values: Values) -> Work:
+    """y [..., O], x [..., I], down [B, R, I]: each model at its own rank."""
+    y, x, ranks = shapes[0], shapes[1], values[5]
+    rows = values[6] or [prod(x[1:-1])] * len(ranks)
+    done = sum(2 * count * rank * (x[-1] + y[-1]) for count, rank in zip(rows, ranks, strict=True))
+    return Work(done, (tuple(y), (prod(x[:-1]), shapes[2][1])))
+
+
+def _low_rank_backward(shapes: Shapes, values: Values) -> Work:
+    grad, x, down, up = shapes[:4]
+    done = _low_rank((grad, x, down), [*values[:5], *values[6:8]]).flops
+    inputs = done * x[-1] // (x[-1] + grad[-1])
+    outputs = (tuple(down), tuple(up))
+    return Work(2 * done - (0 if values[10] else inputs), (tuple(x), *outputs) if values[10] else outputs)
+
+
 def _attention(shapes: Shapes, values: Values) -> Work:
     """qkv [B, N, L, 3 E]: two products of L x L scores."""
     qkv = shapes[0]
@@ -235,6 +251,8 @@ _FORMULAS: dict[str, Callable[[Shapes, Values], Work]] = {
     "dnnsuite::window_convolution_backward": lambda s, v: _convolve_models_backward(s, [*v[:6], False, [0, 0], *v[6:]]),
     "dnnsuite::linear": _linear,
     "dnnsuite::linear_backward": _linear_backward,
+    "dnnsuite::low_rank": _low_rank,
+    "dnnsuite::low_rank_backward": _low_rank_backward,
     "dnnsuite::matmul": _first(0),
     "dnnsuite::pixel_products": _pixel_products,
     "dnnsuite::sum_of_products": _sum_of_products,
