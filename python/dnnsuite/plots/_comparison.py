@@ -20,7 +20,7 @@ _LOOKS_OF_VERDICTS = {"faster": (BLUE, ">"), "slower": (VERMILION, "<"), "same":
 
 
 def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
-    """Draw the change of speed of each point in percent with its 95 % interval, with a colour and a marker for the verdict.
+    """Draw the change of speed of each point in percent, its 95 % interval, and its verdict by colour and marker.
 
     A point that was not compared has its verdict as text.
 

@@ -207,10 +207,11 @@ class Sweep:
         config = ", ".join(f"{name}={setting(value)}" for name, value in self.best_config.items())
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
+        since = " since the resume" if self.resumed else ""
         return (
             f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} "
             f"({self.goal}) with {config} "
-            f"({self.epochs} model-epochs{rungs}, {duration(self.seconds)}{' since the resume' if self.resumed else ''})"
+            f"({self.epochs} model-epochs{rungs}, {duration(self.seconds)}{since})"
         )
 
     def __str__(self) -> str:
