@@ -96,7 +96,7 @@ def keeping(out: Path, file: str, again: str, what: str = "finished runs") -> It
     except (Interrupted, Error, OSError) as error:
         if not isinstance(error, InvalidArgument) and (out / file).is_file():
             kept = len(list((out / "runs").glob("[!.]*/run.json")))
-            say(f"{kept} {what} are kept in {out}; continue: {again} --resume --out {out}")
+            say(f"{kept} {what} are kept in {out}; to continue: {again} --resume --out {out}")
         raise
 
 

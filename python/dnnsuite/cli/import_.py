@@ -108,7 +108,7 @@ def _traces_in(given: Path) -> list[Path]:
         return [given]
     paths = sorted(path for path in given.iterdir() if path.name.endswith((".json", ".json.gz", ".sqlite", ".nvvp")))
     if not paths:
-        raise InvalidArgument(f"{given} has no trace in it: .json, .json.gz, .sqlite or .nvvp")
+        raise InvalidArgument(f"{given} contains no trace (.json, .json.gz, .sqlite, .nvvp)")
     return paths
 
 

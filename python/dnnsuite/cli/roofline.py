@@ -194,8 +194,8 @@ def says(found: Roofline, now: Contention) -> str:
     used, threads = s.cpu_s / s.step_s, found.peaks.threads
     if now.busy and used < MOSTLY * threads:
         return (
-            f"other work had the CPUs ({used:.2f} of {threads} were ours, arithmetic takes {now.slowdown:.1f} times "
-            "as long as alone): measure again when it has ended, before anything is concluded from this"
+            f"other work used the CPUs ({used:.2f} of {threads} were ours, arithmetic takes {now.slowdown:.1f} times "
+            "as long as alone): draw no conclusions from this, and measure again when it has ended"
         )
     lost_s = found.table["time_s"] * (1 - found.table["attainable_pct"].clip(0, 100) / 100)
     worst = found.table.loc[lost_s.nlargest(_MENTIONED).index]

@@ -96,7 +96,7 @@ def _measure(
     try:
         table = measure(request, out, resume, quiet or as_json, allow_changed)
     except Interrupted:
-        say(f"what was measured is in {out}; continue: dnnsuite throughput {request.job} ... --resume --out {out}")
+        say(f"measured so far: {out}; to continue: dnnsuite throughput {request.job} ... --resume --out {out}")
         raise
     files = [out / "throughput_data", out / "throughput.csv"]
     if (table["rate"] > 0).any():
