@@ -24,12 +24,12 @@ SPEEDS = ROOT / "docs/benchmarks.md"
 FIGURE_FOLDER = ROOT / "docs/figures"
 SPEED_FIGURE = FIGURE_FOLDER / "speed.svg"
 _CELL = re.compile(r"\**(?P<value>[\d.]+)\** \[(?P<low>[\d.]+), (?P<high>[\d.]+)\]")
-_WAYS = {  # of the table: label, colour, marker
-    "vmap": ("torch.vmap", "tab:blue", "s"),
-    "hfta": ("HFTA's operators", "tab:orange", "D"),
-    "concurrent": ("B processes", "tab:green", "^"),
-    "serial+channels_last": ("torch, fused Adam, channels last", "tab:red", "v"),
-    "dnnsuite": ("dnnsuite", "tab:purple", "o"),
+_WAYS = {  # of the table: label, one of the colours of dnnsuite.plots, marker
+    "vmap": ("torch.vmap", "#CC79A7", "s"),
+    "hfta": ("HFTA's operators", "#D55E00", "D"),
+    "concurrent": ("B processes", "#0072B2", "^"),
+    "serial+channels_last": ("torch, fused Adam, channels last", "black", "v"),
+    "dnnsuite": ("dnnsuite", "#009E73", "o"),
 }
 
 
@@ -133,7 +133,7 @@ def operators() -> Figure:
         tick_labels=names,
         whis=(5, 95),
         sym=".",
-        medianprops={"color": "tab:purple"},
+        medianprops={"color": "#D55E00"},
         flierprops={"markersize": 3, "alpha": 0.5},
     )
     ax.set(xscale="log", xlabel="times as fast as a loop of torch's operator, 4 models")

@@ -96,8 +96,9 @@ def _shown(output: Any) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _in_one_block(html: str) -> str:
-    """HTML without empty lines, which would end it in Markdown."""
-    return "\n".join(line for line in html.splitlines() if line.strip())
+    """HTML without empty lines, which would end it in Markdown; a table of pandas looks like the others of the site."""
+    plain = html.replace('<table border="1" class="dataframe">', "<table>").replace(' style="text-align: right;"', "")
+    return "\n".join(line for line in plain.splitlines() if line.strip())
 
 
 def _title(parts: list[str]) -> str:

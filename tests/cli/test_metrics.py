@@ -81,7 +81,7 @@ def test_a_product_stands_for_its_chip(capfd: pytest.CaptureFixture[str]) -> Non
 
 def test_a_mistyped_role_has_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
     assert status("roles", "tensro") == 1
-    assert "no role 'tensro' (did you mean 'tensor'?)" in capfd.readouterr().err
+    assert "unknown role 'tensro' (did you mean 'tensor'?)" in capfd.readouterr().err
 
 
 def test_support_says_what_is_missing(capfd: pytest.CaptureFixture[str]) -> None:

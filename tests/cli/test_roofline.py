@@ -77,7 +77,7 @@ def test_busy_neighbours_are_what_is_said_first(capsys, monkeypatch):
     monkeypatch.setattr("dnnsuite.profiler.roofline.probe_contention", lambda threads, key: busy)
     monkeypatch.setattr(_roofline_command, "MOSTLY", 1e9)  # as if next to nothing of the CPUs had been ours
     assert status(*JOB) == 0
-    assert "other work had the CPUs" in capsys.readouterr().out
+    assert "other work used the CPUs" in capsys.readouterr().out
 
 
 def test_what_is_refused(capsys):

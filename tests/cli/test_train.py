@@ -135,7 +135,7 @@ CLICKS = (
     [
         (["sc20", "--until", "target"], "--until is for jobs, which have a metric and a target, and sc20 is a file"),
         (["--seeds", "2"], "--seeds is for jobs"),
-        (["gpt", "--seeds", "3", "--B", "2"], "--B 2: of a job, --seeds 3 models train as one array"),
+        (["gpt", "--seeds", "3", "--B", "2"], "--B 2: a job trains its --seeds 3 models as one array"),
         (["gpt", "--seeds", "2", "--nproc", "2"], "--seeds 2 are an array, which trains in one process"),
         (["ppo", "--nproc", "2"], "job ppo makes its batches with the model, which several processes do not share"),
         (["gpt", "widht=8", "--nproc", "2"], "job gpt has no key 'widht' (did you mean 'width'?)"),

@@ -117,7 +117,7 @@ def test_a_task_gets_the_command_without_what_is_of_the_cluster(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--nodes", "3"], "batch_size is 4, which 3 processes do not divide: take 3"),
+        (["--nodes", "3"], "batch_size is 4, which cannot be divided among 3 processes: use 3"),
         (["--cluster", "pbs"], "unknown cluster 'pbs'; accepted: slurm, local, debug"),
         (["--nodes", "2", "widht=3"], "unknown key 'widht'"),
         (["--cluster", "local", "--cluster-option", "x"], "--cluster-option x: expected NAME=VALUE"),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,16 @@ def test_the_command_prints_them_writes_a_page_and_names_what_is_unknown(two, ca
     plain = json.loads(capsys.readouterr().out)["machines"]
     assert plain["means"]["cost"] == pytest.approx(2 / 3)
     assert plain["means"]["energy"] is None
+
+
+def test_a_page_whose_interval_contains_1_names_no_faster_machine(two):
+    tables = tuple(results.load(side) for side in two)
+    points = [
+        replace(point, low=0.1, high=90.0) for point in results.compare(*tables, ignoring=["processor", "copies"])
+    ]
+    page = report.machines(tables, points, ("old", "new"), report.costs_of_two(None, None, "")).html()
+    assert "Not decided which is faster" in page
+    assert "times as fast as" not in page
 
 
 def test_prices_that_are_not_two_are_refused(two, capsys):

@@ -108,7 +108,7 @@ def test_a_refusal_reaches_every_process(two):
     _, findings = two
     for each in findings:
         odd, full = each["messages"]
-        assert odd == "batch_size is 9, which 2 processes do not divide: take 8"
+        assert odd == "batch_size is 9, which cannot be divided among 2 processes: use 8"
         assert "is not empty" in full
 
 

@@ -252,7 +252,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
 
     existed = root.exists()
     if resume and not (root / file).is_file():
-        raise InvalidArgument(f"--resume: {root} holds no {file}; leave --resume away to start there")
+        raise InvalidArgument(f"nothing to resume: {root} holds no {file}; leave out --resume to start there")
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / PLAN_LOCK)
@@ -266,7 +266,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         if others and not resume:
             raise InvalidArgument(
                 f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
-                "continue it with --resume or choose another --out"
+                "continue it with --resume or choose another --out (in Python resume=True, out=...)"
             )
         folder = PlanFolder(root, file, _state(root / file) if resume else _begun(root, file), runs)
         folder.drop_unfinished()

@@ -144,10 +144,10 @@ def check_same(
     changes = now.changes(then)
     names = [name for name in changes if name not in (allowed or ())]
     if names:
-        take = f", or take the change with {' '.join(f'--allow-changed {name}' for name in names)}"
+        take = f", or accept the change: {' '.join(f'--allow-changed {name}' for name in names)}"
         told = "; ".join(changes[name] for name in names)
         raise InvalidArgument(
-            f"--resume: {where} was made with other settings{of}: {told}; give the same"
+            f"--resume: {where} was made with other settings{of}: {told}; give the same settings"
             f"{' or' if allowed is None else ','} choose another --out{'' if allowed is None else take}"
         )
     return changes

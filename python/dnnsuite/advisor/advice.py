@@ -21,9 +21,12 @@ _SHARING = (0.6, 0.85)
 
 @dataclass(frozen=True)
 class Point:
-    """Rate of a mode with B models, in steps of a model per second, and its 95 % interval.
+    """Rate of a mode with B models.
 
-    `gain` is the rate over that of one plain model at a time.
+    Attributes:
+        rate: steps of a model per second, with `low` and `high`, the ends of its 95 % interval.
+        gain: the rate over that of one plain model at a time.
+        measured: False for a prediction.
     """
 
     mode: str
@@ -37,7 +40,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Rates of one mode over B. `most` is the most models that fit in memory, None if unknown."""
+    """Rates of one mode over B.
+
+    Attributes:
+        points: one for each B, in increasing order.
+        most: the most models that fit in memory; None if unknown.
+    """
 
     mode: str
     points: tuple[Point, ...]

@@ -37,7 +37,7 @@ def _data_sets() -> Iterable[str]:
 def _kinds() -> Iterable[str]:
     from .figure_kinds import KINDS
 
-    return [kind.name for kind in KINDS]
+    return [*KINDS]
 
 
 _MODES = "serial concurrent mps mig hfta"

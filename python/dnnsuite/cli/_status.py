@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
 from ._completion import with_completion
+
+if TYPE_CHECKING:
+    import pandas
 
 FAILED, USAGE = 1, 2
 
@@ -96,8 +100,19 @@ def keeping(out: Path, file: str, again: str, what: str = "finished runs") -> It
     except (Interrupted, Error, OSError) as error:
         if not isinstance(error, InvalidArgument) and (out / file).is_file():
             kept = len(list((out / "runs").glob("[!.]*/run.json")))
-            say(f"{kept} {what} are kept in {out}; continue: {again} --resume --out {out}")
+            say(f"{kept} {what} are kept in {out}; to continue: {again} --resume --out {out}")
         raise
+
+
+def print_json(value: Any) -> None:
+    """Print an object as one line of JSON."""
+    print(json.dumps(value, allow_nan=False))
+
+
+def records(table: pandas.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table as JSON has them: numbers of numpy become Python's, NaN null."""
+    found: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))
+    return found
 
 
 def say(text: str) -> None:

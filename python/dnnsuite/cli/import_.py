@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
@@ -11,7 +10,7 @@ import typer
 
 from ..errors import InvalidArgument, reason
 from ._options import Json
-from ._status import say, say_all, script, tell
+from ._status import print_json, records, say, say_all, script, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +107,7 @@ def _traces_in(given: Path) -> list[Path]:
         return [given]
     paths = sorted(path for path in given.iterdir() if path.name.endswith((".json", ".json.gz", ".sqlite", ".nvvp")))
     if not paths:
-        raise InvalidArgument(f"{given} has no trace in it: .json, .json.gz, .sqlite or .nvvp")
+        raise InvalidArgument(f"{given} contains no trace (.json, .json.gz, .sqlite, .nvvp)")
     return paths
 
 
@@ -153,12 +152,12 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
 
     names = ", ".join(map(str, files))
     if as_json:
-        _print_json(
+        print_json(
             {
                 "kind": shown.kind,
                 "file": names,
                 "rows": shown.rows,
-                "results": {name: _records(table) for name, table in shown.results.items()},
+                "results": {name: records(table) for name, table in shown.results.items()},
                 "definitions": {name: definitions(table) for name, table in shown.results.items()},
                 "notes": shown.notes,
                 "written": [str(path) for path in written],
@@ -262,34 +261,12 @@ def _make(folder: Path) -> None:
 
 def _shown(table: pd.DataFrame) -> str:
     """Print a table's first rows in at most 100 columns: what does not fit follows, with the first column again."""
-    rows = table.head(_ROWS)
-    parts = [_text(rows[columns]) for columns in _columns_that_fit(rows)]
+    names = table.head(_ROWS).iloc[:, 0].astype(str)
+    cut = names.where(names.str.len() <= _NAME, names.str.slice(0, _NAME - 3) + "...")
+    rows = table.head(_ROWS).iloc[:, 1:].set_axis(cut).rename_axis(index=None, columns=table.columns[0])
+    text = rows.to_string(max_colwidth=_NAME, float_format="{:.4g}".format, line_width=_WIDTH)
     left = len(table) - _ROWS
-    return "\n\n".join(parts) + (f"\n... and {left} more" if left > 0 else "")
-
-
-def _columns_that_fit(rows: pd.DataFrame) -> list[list[str]]:
-    first, *others = rows.columns
-    widths = {name: max(map(len, _text(rows[[name]]).splitlines())) + 1 for name in rows}
-    parts = [[first]]
-    for name in others:
-        if sum(widths[column] for column in parts[-1]) + widths[name] > _WIDTH and len(parts[-1]) > 1:
-            parts.append([first])
-        parts[-1].append(name)
-    return parts
-
-
-def _text(rows: pd.DataFrame) -> str:
-    return rows.to_string(index=False, max_colwidth=_NAME, float_format=lambda value: f"{value:.4g}")
-
-
-def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))  # NaN becomes null
-    return found
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, allow_nan=False))
+    return text + (f"\n... and {left} more" if left > 0 else "")
 
 
 def coreutil() -> None:
@@ -304,7 +281,7 @@ def _coreutil(file: Source, as_json: Json = False) -> None:
 
     table, notes = core_report(ncu.read(file))
     if as_json:
-        _print_json({"file": str(file), "cores": _records(table), "notes": notes})
+        print_json({"file": str(file), "cores": records(table), "notes": notes})
     else:
         tell(format_core_utilization(table))
         say_all("coreutil", notes)
@@ -321,7 +298,7 @@ def _fp32util(file: Source, as_json: Json = False) -> None:
 
     made = fp32_report(fp32.read_levels(file))
     if as_json:
-        _print_json({"file": str(file), **made.to_dict()})
+        print_json({"file": str(file), **made.to_dict()})
     else:
         tell(fp32.render(made))
         say_all("fp32util", _left_out(made))

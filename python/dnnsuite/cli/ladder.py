@@ -109,7 +109,7 @@ def _kept(
         try:
             found = climbed(before, lambda blocks: note(blocks=blocks))
         except Interrupted:
-            say(f"{record.root} keeps the rounds so far; continue: dnnsuite ladder ... --resume --out {record.root}")
+            say(f"rounds so far: {record.root}; to continue: dnnsuite ladder ... --resume --out {record.root}")
             raise
         save_ladder(record.root, found)
         note(status="done")

@@ -156,7 +156,7 @@ def roles(
         return 0
     if not shown:
         available = some_of(ROLES, "`dnnsuite metrics roles`")
-        say(f"no role {pattern!r}{did_you_mean(pattern, ROLES)}; available: {available}")
+        say(f"unknown role {pattern!r}{did_you_mean(pattern, ROLES)}; available: {available}")
     for name in shown:
         print(f"{name}: {ROLES[name].definition}")
         print(_by_metric({one: table[one][name] for one in asked}, alone=bool(chip)))

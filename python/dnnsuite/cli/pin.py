@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
-Slots = Annotated[str, typer.Option(help="Number of shares, or gpus: one per GPU.")]
-Locality = Annotated[str, typer.Option(help="auto, strict (cores near the GPU only) or prefer (near cores first).")]
-Smt = Annotated[str, typer.Option(help="on, or off for one thread of each core.")]
-Reserve = Annotated[str, typer.Option(help="Memory to keep free for the machine: auto, 5%, 4G or bytes.")]
-Split = Annotated[bool, typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")]
-Cpus = Annotated[Text, typer.Option(help="Use these CPUs only, e.g. 0-3,8.  [all allowed]")]
 Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
 Backend = Annotated[str, typer.Option(help="How shares are isolated.")]
 Require = Annotated[Text, typer.Option(help="Weakest isolation to accept.")]
@@ -37,16 +31,21 @@ Timeout = Annotated[
 Words = Annotated[list[str], typer.Argument(help="The command, after --", show_default=False)]
 
 
-# How a machine is divided, for every command that does: the types above and what they are by default.
-_DIVISION: dict[str, tuple[Any, Any]] = {
-    "slots": (Slots, "gpus"), "locality": (Locality, "auto"), "smt": (Smt, "on"), "reserve_memory": (Reserve, "auto"),
-    "allow_smt_split": (Split, False), "cpus": (Cpus, None),
-}  # fmt: skip
+# How a machine is divided, for every command that does: option, type, what it is by default, help.
+_DIVISION: tuple[tuple[str, Any, Any, Any], ...] = (
+    ("slots", str, "gpus", typer.Option(help="Number of shares, or gpus: one per GPU.")),
+    ("locality", str, "auto", typer.Option(help="auto, strict (cores near the GPU only) or prefer (those first).")),
+    ("smt", str, "on", typer.Option(help="on, or off for one thread of each core.")),
+    ("reserve_memory", str, "auto", typer.Option(help="Memory to keep free for the machine: auto, 5%, 4G or bytes.")),
+    ("allow_smt_split", bool, False,
+     typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")),
+    ("cpus", Text, None, typer.Option(help="Use these CPUs only, e.g. 0-3,8.  [all allowed]")),
+)  # fmt: skip
 _dividing = functools.partial(
     with_parameters,
     more=[
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=kind)
-        for name, (kind, usual) in _DIVISION.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, option])
+        for name, kind, usual, option in _DIVISION
     ],
 )
 

@@ -65,7 +65,7 @@ def throughput(request: Request) -> Drawn:
     from .. import plots, results
 
     if request.metric is not None:
-        raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave --metric away")
+        raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave out --metric")
     table = results.load(*request.directories)
     problems = table.attrs["problems"]
     table, left_out = (table, []) if request.allow_unlike else results.without_odd(table)
@@ -129,7 +129,7 @@ def _two_panels(
     from .. import plots, results
 
     if request.metric is not None:
-        raise InvalidArgument(f"--metric {request.metric}: {kind} has no choice; leave --metric away")
+        raise InvalidArgument(f"--metric {request.metric}: {kind} has no choice; leave out --metric")
     summary = summarize(results.load(*request.directories), request.allow_unlike)
     files = request.files(request.directories[0] / file)
     left, right = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)

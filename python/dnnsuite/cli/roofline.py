@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from ._options import Json, Number, Quiet, Texts
-from ._status import say
+from ._status import print_json, records, say
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..profiler.roofline import Contention, Peaks, Roofline
 
 _ROWS = 20
@@ -64,7 +61,7 @@ def roofline(
         notes += more
     files = _write(out, job, peaks, now, found, notes) if out is not None else []
     record = _record(job, peaks, now, found, notes, files)
-    print(json.dumps(record, allow_nan=False) if as_json else _render(job, peaks, now, found, notes, files))
+    print_json(record) if as_json else print(_render(job, peaks, now, found, notes, files))
     return 0
 
 
@@ -134,17 +131,12 @@ def _record(
         "contention_now": now.to_dict(),
         "summary": asdict(found.summary) if found is not None else None,
         "lanes": found.lanes if found is not None else None,
-        "operators": _rows(found.table) if found is not None else [],
+        "operators": records(found.table) if found is not None else [],
         "definitions": found.table.attrs["definitions"] if found is not None else {},
         "says": says(found, now) if found is not None else "",
         "notes": notes,
         "files": files,
     }
-
-
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))  # numbers of numpy become Python's
-    return rows
 
 
 def _render(
@@ -177,7 +169,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
     if found.lanes > 1:
         lines.append(f"  {found.lanes} threads run operators at the same time: each has 1/{found.lanes} of the roofs")
     lines += ["", f"  {'operator':<44} {'phase':<9} {'time':>6} {'FLOP/B':>7} {'GFLOP/s':>8} {'GB/s':>7} {'roof':>6}"]
-    for row in _rows(found.table.head(_ROWS)):
+    for row in records(found.table.head(_ROWS)):
         lines.append(
             f"  {row['name'][:44]:<44} {row['phase'][:9]:<9} {row['share_pct']:5.1f}% {row['intensity']:7.2f} "
             f"{row['flops_per_s'] / 1e9:8.1f} {row['bytes_per_s'] / 1e9:7.1f} {row['attainable_pct']:5.0f}%  "
@@ -194,12 +186,12 @@ def says(found: Roofline, now: Contention) -> str:
     used, threads = s.cpu_s / s.step_s, found.peaks.threads
     if now.busy and used < MOSTLY * threads:
         return (
-            f"other work had the CPUs ({used:.2f} of {threads} were ours, arithmetic takes {now.slowdown:.1f} times "
-            "as long as alone): measure again when it has ended, before anything is concluded from this"
+            f"other work used the CPUs ({used:.2f} of {threads} were ours, arithmetic takes {now.slowdown:.1f} times "
+            "as long as alone): draw no conclusions from this, and measure again when it has ended"
         )
     lost_s = found.table["time_s"] * (1 - found.table["attainable_pct"].clip(0, 100) / 100)
     worst = found.table.loc[lost_s.nlargest(_MENTIONED).index]
-    names = ", ".join(f"{row['name']} ({row['phase']}: {row['bound']})" for row in _rows(worst))
+    names = ", ".join(f"{row['name']} ({row['phase']}: {row['bound']})" for row in records(worst))
     idle = f"{used:.2f} of {threads} CPUs were used; " if used < MOSTLY * threads else ""
     where = "near its roofs" if s.attainable_pct >= 100 - _FAR_PCT else "below its roofs"
     return f"{idle}the job is {where}; most is to be won in {names}"

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from .._shown import duration, percent, rate, size
 from ._options import AllowChanged, Json, Number, Text, Texts
-from ._status import FAILED, say, tell
+from ._status import FAILED, print_json, records, say, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,14 +95,13 @@ def _measure(
     try:
         table = measure(request, out, resume, quiet or as_json, allow_changed)
     except Interrupted:
-        say(f"what was measured is in {out}; continue: dnnsuite throughput {request.job} ... --resume --out {out}")
+        say(f"measured so far: {out}; to continue: dnnsuite throughput {request.job} ... --resume --out {out}")
         raise
     files = [out / "throughput_data", out / "throughput.csv"]
     if (table["rate"] > 0).any():
         files = [files[0], *batch_sizes(Figure((out,))).files]
-    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records"))
     if as_json:
-        print(json.dumps({"out": str(out), "rows": rows, "files": [str(path) for path in files]}))
+        print_json({"out": str(out), "rows": records(table), "files": [str(path) for path in files]})
     else:
         tell("\n".join([*_lines(table), *map(str, files)]))
     # A size that is too large for the memory is a finding.

@@ -114,7 +114,7 @@ def train(
             return 0
         if B not in (None, 1, seeds or 1):
             raise InvalidArgument(
-                f"--B {B}: of a job, --seeds {seeds or 1} models train as one array, or with --B 1 one after the other"
+                f"--B {B}: a job trains its --seeds {seeds or 1} models as one array, or with --B 1 one after the other"
             )
         if shard and int(os.environ.get("WORLD_SIZE", "1")) < 2:
             raise InvalidArgument(
@@ -364,7 +364,7 @@ def _one_by_one(
     from ..training.until import over_records
 
     if resume not in ("never", "auto"):
-        raise InvalidArgument(f"--resume {resume}: of several seeds, accepted are never and auto")
+        raise InvalidArgument(f"--resume {resume}: with --seeds, accepted: never, auto")
     if resume == "auto" and out is None:
         raise InvalidArgument("--resume auto of several seeds needs --out, the folder to continue in")
     _, values = training.values_of_job(asked.name, asked.preset, asked.keys, asked.device)

@@ -114,7 +114,7 @@ def submit(
     if batch_size % nodes.processes:
         least = batch_size // nodes.processes * nodes.processes or nodes.processes
         raise InvalidArgument(
-            f"batch_size is {batch_size}, which {nodes.processes} processes do not divide: take {least}"
+            f"batch_size is {batch_size}, which cannot be divided among {nodes.processes} processes: use {least}"
         )
     checkpoint = None if resume in ("never", "auto") else str(Path(resume).resolve())
     go_on = resume == "auto" and (out / CLUSTER_FILE).is_file()

@@ -215,7 +215,7 @@ def _directory(job: str, out: str | None, resume: bool, share: bool) -> Path:
         if not resume and where.is_dir() and any(where.iterdir()):
             raise InvalidArgument(f"{where} is not empty; continue it with --resume or choose another --out")
         if resume and not where.is_dir():
-            raise InvalidArgument(f"--resume: there is no {where}; leave --resume away to start there")
+            raise InvalidArgument(f"nothing to resume: there is no {where}; leave out --resume to start there")
         return where
     return default_out(f"tune-{job}", SWEEP_FILE, resume)
 

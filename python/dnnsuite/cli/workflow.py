@@ -102,7 +102,7 @@ def workflow(
     }  # fmt: skip
     if name == convergence.NAME:
         if devices:
-            raise InvalidArgument(f"--devices divides the repeats of rates; {convergence.NAME} has none")
+            raise InvalidArgument(f"--devices distributes repeats; {convergence.NAME} has none")
         own = {"job": job, "lrs": lrs, "models": models, "hfta_tree": hfta_tree}
         return convergence.compare({**asked, **own}, out, resume, dry_run, as_json, quiet)
     if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value is not None]:

@@ -61,7 +61,14 @@ _FOR_PEOPLE = (
 
 @dataclass(frozen=True)
 class Imported:
-    """A file's tables by name, and remarks for the reader."""
+    """Content of a file.
+
+    Attributes:
+        kind: the tool that wrote it, as in `dnnsuite import --kind`.
+        path: the file.
+        tables: tables by name; their columns are defined in `table.attrs["definitions"]`.
+        notes: remarks for the reader, as sentences.
+    """
 
     kind: str
     path: Path

@@ -116,9 +116,13 @@ def updates(markers: pd.DataFrame, ops: pd.DataFrame) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Traces of several ranks: `table` has a row for each, `tables` those of all with a column `rank`.
+    """Traces of several ranks.
 
-    `straggler` is the rank that the others wait for; None if they wait less than 1 % of the time.
+    Attributes:
+        table: a row for each rank.
+        tables: the tables of all ranks by name, with a column `rank`.
+        straggler: the rank that the others wait for; None if they wait less than 1 % of the time.
+        verdict: that in a sentence.
     """
 
     table: pd.DataFrame

@@ -22,12 +22,19 @@ _WATCH_S = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a command: status, time, memory, isolation.
+    """Result of a command.
 
-    `returncode` is as in `subprocess`: minus the number of the signal that ended it. `oom_scope` says which limit was
-    hit if a process was killed for memory: `group` (its own), `outside` (a limit further up, or the memory of the
-    machine) or `unknown` (cgroup version 1 does not say); otherwise it is empty. `survivors` is the number of processes
-    that it left behind and that were then ended.
+    Attributes:
+        returncode: as in `subprocess`: minus the number of the signal that ended it.
+        timed_out: True if it was ended after its time limit.
+        oom_killed: True if a process was killed for memory; None if that is unknown.
+        oom_scope: the limit that was hit: `group` (its own), `outside` (a limit further up, or the memory of the
+            machine) or `unknown` (cgroup version 1 does not say); otherwise empty.
+        survivors: number of processes that it left behind and that were then ended.
+        elapsed_s: wall time; `cpu_seconds` is CPU time of all its processes.
+        memory_peak_bytes: largest memory of its group; None if unknown.
+        level: isolation it had: cgroup, affinity or none.
+        verified: what was read back from the kernel, by name.
     """
 
     returncode: int

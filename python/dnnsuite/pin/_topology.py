@@ -57,7 +57,15 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Topology:
-    """CPUs, nodes, GPUs, the CPUs that may be used and the memory (bytes) that may be used.
+    """A machine, as far as a plan has to know it.
+
+    Attributes:
+        cpus: hardware threads; `nodes` are NUMA nodes, and `gpus` NVIDIA's GPUs.
+        allowed: numbers of the CPUs that this process may use; all by default.
+        memory_bytes: memory that it may use.
+
+    Raises:
+        InvalidArgument: there is no CPU, or none that is allowed.
 
     >>> from dnnsuite import pin
     >>> len(pin.Topology.read().cpus) >= 1

@@ -27,7 +27,16 @@ _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Slot:
-    """One share: its CPUs and memory nodes as lists, its memory in bytes, and its GPUs."""
+    """One share of a machine.
+
+    Attributes:
+        cpus: its CPUs, and `mems` its memory nodes, as the kernel writes lists ("0-3,8").
+        memory_bytes: its memory.
+        cores: number of whole cores, which have `threads` hardware threads together.
+        gpus: indices of its GPUs.
+        crosses_numa: True if its CPUs are on several NUMA nodes.
+        l3_count: number of level-3 caches that its CPUs use.
+    """
 
     name: str
     cpus: str
@@ -42,7 +51,18 @@ class Slot:
 
 @dataclass(frozen=True)
 class Plan:
-    """The shares of a machine. The same machine and arguments give the same plan, and the same :attr:`hash`."""
+    """The shares of a machine. The same machine and arguments give the same plan, and the same :attr:`hash`.
+
+    Attributes:
+        slots: the shares; `all` is the whole machine as one share.
+        gpus: the GPUs that they divide.
+        locality: how near to its GPU the cores of a share are, and `smt` whether hardware threads are used: the words
+            of `dnnsuite pin plan`.
+        reserve_bytes: memory that stays free for the machine.
+        comparable: True if measurements in the shares may be compared; otherwise `reasons` says why not.
+        unused_cpus: CPUs in no share, as a list.
+        notes: remarks for the reader.
+    """
 
     slots: tuple[Slot, ...]
     all: Slot

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument
-from ._style import axes_or_new
+from ._style import BLUE, PALETTE, VERMILION, axes_or_new
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from ..results.comparison import Compared
 
-_COLOURS = {"faster": "tab:green", "slower": "tab:red", "same": "tab:blue", "inconclusive": "tab:gray"}
+_LOOKS_OF_VERDICTS = {"faster": (BLUE, ">"), "slower": (VERMILION, "<"), "same": ("black", "s")}  # colour, marker
 
 
 def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
-    """Draw the change of speed of each point in percent with its 95 % interval, coloured by the verdict.
+    """Draw the change of speed of each point in percent, its 95 % interval, and its verdict by colour and marker.
 
     A point that was not compared has its verdict as text.
 
@@ -35,11 +35,11 @@ def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
         if not math.isfinite(point.ratio):
             ax.text(0, row, f" {point.verdict}", va="center", color="tab:gray", fontsize="small")
             continue
-        colour = _COLOURS.get(point.verdict, "tab:gray")
+        colour, marker = _LOOKS_OF_VERDICTS.get(point.verdict, ("tab:gray", "o"))
         known = math.isfinite(point.low) and math.isfinite(point.high)
         ends = [[100 * (point.ratio - point.low)], [100 * (point.high - point.ratio)]] if known else None
         label = point.verdict if point.verdict not in ax.get_legend_handles_labels()[1] else None
-        ax.errorbar([point.change_pct], [row], xerr=ends, fmt="o", color=colour, capsize=3, label=label)
+        ax.errorbar([point.change_pct], [row], xerr=ends, fmt=marker, color=colour, capsize=3, label=label)
     ax.axvline(0, color="black", linewidth=0.8)
     ax.set_yticks(range(len(points)), [point.point for point in points])
     ax.set_ylim(len(points) - 0.5, -0.5)
@@ -51,7 +51,6 @@ def comparison(points: Sequence[Compared], ax: Axes | None = None) -> Axes:
 
 
 # A model and its twin in the array have one colour. Where they agree, the thin line lies inside the broad one.
-_OF_MODELS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
 _LOOKS: dict[str, tuple[str, dict[str, Any]]] = {
     "serial": ("alone", {"linewidth": 3.6, "alpha": 0.35, "solid_capstyle": "butt"}),
     "hfta": ("in the array", {"linewidth": 1.0}),
@@ -76,7 +75,7 @@ def convergence(losses: pd.DataFrame, smooth: int = 1, ax: Axes | None = None) -
         names = [str(name) for name in losses.columns if str(name).startswith(f"{way}:")]
         for index, name in enumerate(names):
             label = f"{words}, lr {name.removeprefix(f'{way}:')}"
-            colour = _OF_MODELS[index % len(_OF_MODELS)]
+            colour = PALETTE[index % len(PALETTE)]
             ax.plot(means.index * smooth, means[name], label=label, color=colour, **look)
     if not ax.lines:
         raise InvalidArgument("nothing to draw: no column serial:<lr> or hfta:<lr>")

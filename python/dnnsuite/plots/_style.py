@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 DPI = 300
 SUFFIXES = (".png", ".pdf", ".svg")
 
-# Okabe and Ito's colours (https://jfly.uni-koeln.de/color/), which everybody can tell apart, and a marker for each
-# mode, for a page without colours.
-COLOURS = {"serial": "#000000", "concurrent": "#E69F00", "mps": "#56B4E9", "mig": "#009E73", "hfta": "#D55E00"}
+# Okabe and Ito's colours (https://jfly.uni-koeln.de/color/), which everybody can tell apart, those that are most unlike
+# first; and markers, for a page without colours.
+PALETTE = BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
+COLOURS = {"serial": "black", "concurrent": BLUE, "mps": PURPLE, "mig": GREEN, "hfta": VERMILION}
 MODE_MARKERS = {"serial": "x", "concurrent": "s", "mps": "^", "mig": "D", "hfta": "o"}
 LINES = {"fp32": "--", "bf16": "--", "amp": "-"}
 MARKERS = "os^vDPX*"  # one for each job, where there are several

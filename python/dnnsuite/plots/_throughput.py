@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-_NORMALISED = "Normalized throughput (× serial fp32)"
+_NORMALISED = "Normalised throughput (× serial fp32)"
 _WIDEST = 2.0  # factor between the ends of an interval that is still drawn
 _LONGEST = 90  # letters of a line above the figure
 

@@ -338,7 +338,7 @@ def described(entries: Sequence[ReportEntry]) -> dict[str, str]:
     for name in ("torch", "dnnsuite", "commit"):
         found = {entry.versions.get(name, "") for entry in entries} - {""}
         if found:
-            shared[name if name != "torch" else "torch version"] = ", ".join(sorted(found))
+            shared[name] = ", ".join(sorted(found))
     if days := sorted({entry.started[:10] for entry in entries if entry.started}):
         shared["measured"] = " to ".join(dict.fromkeys([days[0], days[-1]]))
     return shared
@@ -346,7 +346,7 @@ def described(entries: Sequence[ReportEntry]) -> dict[str, str]:
 
 # What a reader of the conditions looks for: where it is in no record, that is said.
 _WANTED = (
-    "measured", "host", "processor", "GPUs", "torch version", "dnnsuite", "commit", "preset", "precision",
+    "measured", "host", "processor", "GPUs", "torch", "dnnsuite", "commit", "preset", "precision",
     "data",
 )  # fmt: skip
 NOT_RECORDED = "not recorded"

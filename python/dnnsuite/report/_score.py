@@ -176,7 +176,13 @@ def statistics(
     kept = table[table["sd"].notna()]
     measured = len({(benches or {}).get(str(row), str(row)) for row in kept.index})
     found = [
-        Statistic("Bench Passes", None, "", measured == jobs, f"{measured} of {jobs} jobs have a row"),
+        Statistic(
+            "Bench Passes",
+            None,
+            "",
+            measured == jobs,
+            f"{measured} of {jobs} jobs were measured in enough runs; --jobs N requires another number",
+        ),
         _deviation(kept),
     ]
     diff = kept["diff"].dropna()

@@ -67,6 +67,20 @@ def _statistics(report: SuiteReport) -> str:
     return "\n".join(out)
 
 
+def _why(report: SuiteReport) -> list[str]:
+    """Reasons for a FAIL, as items of a list."""
+    if report.verdict != "FAIL":
+        return []
+    found = [f"{kind}: {len(entries)}, listed below" for kind, entries in report.failures.items()]
+    found += [f"target missed: {job}" for job in report.missed]
+    found += [
+        " ".join(filter(None, (line.name, value_of(line), f"({line.definition})")))
+        for line in report.statistics
+        if not line.passed
+    ]
+    return [f"- {reason}" for reason in found]
+
+
 def value_of(line: Statistic) -> str:
     """Return the value of a line of the summary, as the original shows it."""
     if line.value is None:
@@ -142,7 +156,7 @@ def _sections(report: SuiteReport, table: Callable[[pandas.DataFrame], str]) -> 
     ]
     facts = [f"{name}: {value}" for name, value in report.machine.items()]
     facts += [
-        f"{name} differs between jobs: " + "; ".join(f"{value} ({', '.join(jobs)})" for value, jobs in values.items())
+        f"{name}, by job: " + "; ".join(f"{value} ({', '.join(jobs)})" for value, jobs in values.items())
         for name, values in report.differing.items()
     ]
     parts += [
@@ -168,7 +182,15 @@ def definitions(report: SuiteReport) -> dict[str, str]:
 
 def text(report: SuiteReport) -> str:
     """Render the whole report for a terminal."""
-    parts = [report.title, "=" * len(report.title), "", f"verdict: {report.headline}", "", style_seed(report)]
+    parts = [
+        report.title,
+        "=" * len(report.title),
+        "",
+        f"verdict: {report.headline}",
+        *_why(report),
+        "",
+        style_seed(report),
+    ]
     for title, body in _sections(report, _plain_table):
         parts += ["", title, "-" * len(title), body]
     return printable("\n".join(parts)) + "\n"
@@ -176,7 +198,16 @@ def text(report: SuiteReport) -> str:
 
 def markdown(report: SuiteReport) -> str:
     """Render the whole report as Markdown."""
-    parts = [f"# {report.title}", "", f"**{report.headline}**", "", "```", style_seed(report), "```"]
+    parts = [
+        f"# {report.title}",
+        "",
+        f"**{report.headline}**",
+        *("", *_why(report)),
+        "",
+        "```",
+        style_seed(report),
+        "```",
+    ]
     for title, body in _sections(report, _markdown_table):
         prose = body if body.startswith("|") else "```\n" + body + "\n```"
         parts += ["", f"## {title}", "", prose]

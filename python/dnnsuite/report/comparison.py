@@ -133,11 +133,16 @@ def _remarks(points: Sequence[Compared], failing: Sequence[FailOn]) -> list[str]
         found.append(f"method: {' and '.join(sorted(paired))} runs, Student's t on logarithms, 95 %")
     for point in points:
         if point.verdict == "inconclusive":
-            more = f"about {point.more_runs} more runs of each" if point.more_runs else "many more runs"
-            found.append(f"{point.point}: inconclusive; {more} would settle it ({'; '.join(point.reasons)})")
+            more = f"about {point.more_runs:,} more runs of each" if point.more_runs else "many more runs"
+            why = f" ({point.reasons[0]})" if point.reasons else ""
+            found.append(f"{point.point}: inconclusive; {more} would settle it{why}")
         elif point.verdict in ("unlike", "failed", "missing"):
             found.append(f"{point.point}: {point.verdict}: {'; '.join(point.reasons)}")
-    found += [f"{point.point}: {remark}" for point in points for remark in point.remarks]
+    remarks: dict[str, list[str]] = {}  # what is true of several points is said once
+    for point in points:
+        for remark in (*(point.reasons[1:] if point.verdict == "inconclusive" else ()), *point.remarks):
+            remarks.setdefault(remark, []).append(point.point)
+    found += [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
     for each in failing:
         bad = [point.point for point in points if each.meets(point)]
         if bad:

@@ -87,6 +87,7 @@ class Machines:
                 chart=plots.svg(figure),
                 count=count,
                 ratio=ratio,
+                decided=low > 1 or high < 1,
                 within=interval(low, high, "{:.3f}".format),
                 facts=[*(self.systems[0] | self.systems[1])],
                 words=_SHOWN,

@@ -54,7 +54,7 @@ def load_monitors(*directories: str | Path, allow_unlike: bool = False) -> pd.Da
         why = f" ({problems[0]})" if problems else ""
         raise InvalidArgument(
             f"{', '.join(map(str, directories))}: no run in it has a {MONITOR_FILE}{why}; "
-            "runs of earlier versions and of --monitor none have none"
+            "earlier versions, and --monitor none, write none"
         )
     frame = monitor_frame(rows)
     frame.attrs = {"problems": problems, "notes": notes}

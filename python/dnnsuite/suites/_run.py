@@ -34,7 +34,14 @@ _MAY_CHANGE = ("repeat", "timeout_s", "allow_changed")  # by --resume
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a suite: its directory, `suite.json`, the record of every run, and a reason for each unreadable one."""
+    """Result of a suite.
+
+    Attributes:
+        root: its directory.
+        state: content of `suite.json`.
+        runs: record of every run.
+        problems: a reason for each record that cannot be read.
+    """
 
     root: Path
     state: dict[str, Any]

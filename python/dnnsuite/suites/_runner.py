@@ -100,22 +100,20 @@ class Runner:
         self.screen.start(group.entry.key, group.repeat)
         runs = self._missing(group) if group.entry.missing else self._measured(group)
         seconds = time.monotonic() - began_s
-        line = self._tell(group, runs, seconds)
-        self.screen.done(group.entry.key, group.repeat, runs, line, seconds)
+        self._tell(group, runs, seconds)
+        self.screen.done(group.entry.key, group.repeat, runs, seconds)
 
-    def _tell(self, group: _Group, runs: Sequence[RunRecord], seconds: float | None) -> str:
+    def _tell(self, group: _Group, runs: Sequence[RunRecord], seconds: float | None) -> None:
         """Write what is told of a group's runs beside their records; None for those of before, told once at most."""
         entry, name = group.entry, f"{group.entry.key} {group.repeat}"
         self._write_reports(group, runs)
         if seconds is None and any(told == name for told, _ in self._lines):
-            self._write_summary()
-            return ""
+            return self._write_summary()
         took = max((run.seconds for run in runs), default=0.0) if seconds is None else seconds
         failed = sum(not run.ok for run in runs)
         line = summary_line(entry.index, self.suite.size, failed, len(runs), took, entry.command)
         self.record.state["repeats"][group.repeat]["seconds"] += took
         self._add(name, line)
-        return line
 
     def _add(self, name: str, line: str) -> None:
         """Add a line to `summary.txt`; the record, which keeps all of them, has it first."""

@@ -28,11 +28,11 @@ class Screen:
         self._now: tuple[str, int] | None = None
         self._directories: Sequence[Path] = ()
         self._heard_s = 0.0
-        self._repeats = 1
+        self._repeats = self._total = 1
 
     def begin(self, suite: Suite, repeats: int, total: int, left: Sequence[tuple[str, int]]) -> None:
         """Show the jobs of the suite, and those that are still to be run, with their run."""
-        self._left, self._repeats = list(left), repeats
+        self._left, self._repeats, self._total = list(left), repeats, total
         self._progress.rows(("job", "state", "rate", "s"), [entry.key for entry in suite.entries])
         jobs = f"{len(suite.entries)} job{'s' * (len(suite.entries) > 1)}"
         again = f" {repeats} times" if repeats > 1 else ""
@@ -71,7 +71,7 @@ class Screen:
                     return "step " + " of ".join(line[1:].partition("]")[0].replace(" ", "").split("/"))
         return ""
 
-    def done(self, key: str, repeat: int, runs: Sequence[RunRecord], line: str, seconds: float) -> None:
+    def done(self, key: str, repeat: int, runs: Sequence[RunRecord], seconds: float) -> None:
         """Show that a job has ended."""
         self._durations.add(key, seconds)
         self._left = [each for each in self._left if each != (key, repeat)]
@@ -80,8 +80,7 @@ class Screen:
         state = ", ".join(sorted({run.verdict.failure or "crash" for run in bad})) or "passed"
         rate = rate_text(runs)
         self._progress.row(key, state=state, rate=rate, s=f"{seconds:.0f}")
-        place = line.partition("]")[0] + "]"  # the rest is the original's, which names a script of its own
-        shown = f"{place} {key}: {state} in {seconds:.0f} s"
+        shown = f"[{self._total - len(self._left)}/{self._total}] {key}: {state} in {seconds:.0f} s"
         self._progress.done(f"{shown}, {rate}" if rate else shown, self._eta_s())
         for text in filter(None, map(quality_text, runs)):
             self.line(f"        {text}")

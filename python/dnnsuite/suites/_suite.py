@@ -32,7 +32,15 @@ _MOST = {"repeat": 1_000_000, "number": 10_000_000, "batch_size": 2**31 - 1}
 
 @dataclass(frozen=True)
 class Suite:
-    """`entries` of a suite that has `size` jobs in all, of which some may have been left out."""
+    """A suite whose jobs are resolved.
+
+    Attributes:
+        size: number of its jobs in all; `entries` are those that run.
+        device: cpu or cuda.
+        preset: preset of the jobs that do not set one.
+        plugins: modules that register jobs.
+        source: file that describes the suite; empty for those of the package.
+    """
 
     name: str
     size: int

@@ -140,8 +140,8 @@ def parameters_of(loop: Loop) -> int:
 def _check_divides(experiment: Experiment, processes: Processes) -> None:
     if experiment.batch_size % processes.world_size:
         raise InvalidArgument(
-            f"batch_size is {experiment.batch_size}, which {processes.world_size} processes do not divide: "
-            f"take {experiment.batch_size // processes.world_size * processes.world_size or processes.world_size}"
+            f"batch_size is {experiment.batch_size}, which cannot be divided among {processes.world_size} processes: "
+            f"use {experiment.batch_size // processes.world_size * processes.world_size or processes.world_size}"
         )
 
 

@@ -142,7 +142,15 @@ class _OneKind:
 
     def _schedule_values(self, config: Config) -> Values:
         own = {name: config[name] for name in config if name in self._schedule_names - self._names}
-        return {**self._schedule_constants, **own}
+        given = {**self._schedule_constants, **own}
+        if missing := sorted(
+            self._schedule_names & set(_signature(self._schedule)) - set(_defaults(self._schedule)) - set(given)
+        ):
+            kind, name = self._schedule.__name__, missing[0]
+            raise InvalidArgument(
+                f"{kind} needs {name}: scheduler=({kind!r}, {{{name!r}: ...}}), or {name!r} in the space"
+            )
+        return given
 
     def made(self, array: torch.nn.Module, configs: Sequence[Config]) -> tuple[Any, Any]:
         values = _together(self.optimizer, [self._values(config) for config in configs])

@@ -207,21 +207,22 @@ class Sweep:
         config = ", ".join(f"{name}={setting(value)}" for name, value in self.best_config.items())
         saved = self.epochs_from_scratch - self.epochs
         rungs = f", {saved} fewer than from scratch" if self.plan and saved > 0 else ""
+        since = " since the resume" if self.resumed else ""
         return (
             f"trial {self.best_trial} of {len(self.trials)} is the best: {self.metric} {metric(self.best_value)} "
             f"({self.goal}) with {config} "
-            f"({self.epochs} model-epochs in {duration(self.seconds)}{rungs})"
+            f"({self.epochs} model-epochs{rungs}, {duration(self.seconds)}{since})"
         )
 
     def __str__(self) -> str:
-        order = self.table.sort_values(self.metric, ascending=self.goal == "min", kind="stable")
-        return f"{self.describe()}\n{order.drop(columns='message').head(5).to_string()}"
+        return f"{self.describe()}\n{self._best_first().drop(columns='message').head(5).to_string()}"
+
+    def _best_first(self) -> pd.DataFrame:
+        return self.table.sort_values(self.metric, ascending=self.goal == "min", kind="stable")
 
     def _repr_html_(self) -> str:
-        from html import escape
-
-        order = self.table.sort_values(self.metric, ascending=self.goal == "min", kind="stable")
-        return f"<p>{escape(self.describe())}</p>{order.to_html(max_rows=20)}"
+        table = self._best_first().reset_index()  # what `describe` says, the end of the progress has shown
+        return table.drop(columns=() if table["message"].any() else "message").to_html(index=False, max_rows=20)
 
     def save(self, directory: Path) -> None:
         """Write `trials.csv`, `history.csv` as HFHT has it, `epochs.csv` and `trajectory.csv`."""

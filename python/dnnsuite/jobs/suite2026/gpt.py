@@ -34,8 +34,7 @@ declare(
             "decoder 12 x 768, 6 heads, rotary positions, RMS norms, gated feed-forward of 2048; head tied",
             source=("jordan2024", "kaplan2020"),
             about=(
-                "AdamW in place of Muon and AdamW: an array with two classes of optimizers trains by eager steps, "
-                "which are slower",
+                "AdamW in place of Muon and AdamW, whose products in bfloat16 a CPU computes slowly",
                 PAGES,
             ),
             parameters=124,

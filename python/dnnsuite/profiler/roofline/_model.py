@@ -158,7 +158,12 @@ def _bound(attained_pct: float, mean_ns: float, by_compute: bool, level: str) ->
     return roof if attained_pct >= _FAR_PCT else f"far below its roof ({roof})"
 
 
-_COLOURS = {"gemm": "tab:blue", "conv": "tab:orange", "attention": "tab:green", "recurrence": "tab:red"}
+_LOOKS = {
+    "gemm": ("#0072B2", "o"),
+    "conv": ("#E69F00", "s"),
+    "attention": ("#009E73", "^"),
+    "recurrence": ("#D55E00", "D"),
+}
 _NAMED = 6  # operators that are named in the figure
 _APART = 1.5
 
@@ -205,9 +210,10 @@ def _points(ax: Axes, points: pd.DataFrame, lanes: int) -> None:
     largest = float(points["time_s"].max())
     for kind, group in points.groupby("class", observed=True):
         sizes = [20 + 180 * seconds / largest for seconds in group["time_s"].tolist()]
-        colour = _COLOURS.get(str(kind), "tab:gray")
+        colour, marker = _LOOKS.get(str(kind), ("tab:gray", "v"))
         rates = (lanes * group["flops_per_s"]).tolist()
-        ax.scatter(group["intensity"].tolist(), rates, s=sizes, alpha=0.7, color=colour, label=str(kind))
+        at = group["intensity"].tolist()
+        ax.scatter(at, rates, s=sizes, alpha=0.7, color=colour, marker=marker, label=str(kind))
     named: list[tuple[float, float]] = []
     rows: list[dict[str, Any]] = points.head(_NAMED).to_dict("records")  # type: ignore[assignment]
     for row in rows:

@@ -91,8 +91,16 @@ class Brackets(Algorithm):
 
 
 class SuccessiveHalving(Brackets):
-    """Successive halving: `trials` train for `min_epochs`, the best 1/`eta` of them `eta` times as long, and so on up
-    to the epochs of the sweep."""
+    """Successive halving: the best trials of each rung train on.
+
+    Args:
+        trials: number of trials in the first rung.
+        min_epochs: epochs of the first rung; each further rung has `eta` times as many, up to the epochs of the sweep.
+        eta: one in `eta` trials continues to the next rung; 2 or more.
+
+    Raises:
+        InvalidArgument: a number is too small.
+    """
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3) -> None:
         check_whole(1, trials=trials, min_epochs=min_epochs)
@@ -178,11 +186,17 @@ def saving(brackets: Sequence[Sequence[Rung]]) -> tuple[int, int]:
 
 
 class ASHA(Algorithm):
-    """ASHA: `trials` in all, `parallel` at once; rungs at `min_epochs`, `eta` times as many, and so on to the epochs of
-    the sweep.
+    """Asynchronous successive halving (Li et al., MLSys 2020): a trial is promoted as soon as it is among the best.
 
-    `parallel` is part of the search, because promotion depends on which trials have ended: the history is the same on
-    every machine and at every width.
+    Args:
+        trials: number of trials in all.
+        min_epochs: epochs of the first rung; each further rung has `eta` times as many, up to the epochs of the sweep.
+        eta: one in `eta` trials is promoted; 2 or more.
+        parallel: number of trials at once. It is part of the search, because promotion depends on which trials have
+            ended: the history is the same on every machine and at every width.
+
+    Raises:
+        InvalidArgument: a number is too small.
     """
 
     def __init__(self, trials: int = 27, min_epochs: int = 1, eta: int = 3, parallel: int = 8) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ... import results
 from ..._files import read_json, write_json
 from ..._lazy import pandas as pd
-from ...errors import InvalidArgument
+from ...errors import InvalidArgument, reason
 from .settings import ConvergenceSettings
 from .verdict import Verdict
 
@@ -52,7 +52,7 @@ def draw(request: Request) -> Drawn:
     try:
         table = pd.read_csv(root / "convergence.csv", index_col="iteration")
     except (OSError, ValueError) as error:
-        raise InvalidArgument(f"{root}: has no comparison of convergence ({error})") from error
+        raise InvalidArgument(f"{root}: no comparison of convergence here ({reason(error)})") from error
     verdict = read_json(root / "verdict.json") if (root / "verdict.json").is_file() else {}
     axes = plots.convergence(table, int(verdict.get("smooth", 1)), Figure(figsize=(6.4, 4.0)).subplots())
     axes.set_title(str(verdict.get("verdict", "")))
