@@ -128,6 +128,9 @@ class Fusion:
                 f"models differ in {name} (models 0 and {index}): keep a weakref.ref in its place"
             )
         module._fused_report.reason = f"models differ in {name} (models 0 and {index})"
+        for inside in (list(model.modules()) for model in models):
+            for part in inside:
+                refuse_what_cannot_follow(part, set(map(id, inside)), self._registered)
         begin = [
             {name: value_of_model(vars(model)[name], 0, memo) for name in unlike if name in vars(model)}
             for model, memo in zip(models, self._memos_of_models, strict=True)

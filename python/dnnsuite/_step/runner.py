@@ -383,7 +383,8 @@ class StepRunner(NotCopied):
         itself = not ragged and (self._on_array or self._may_take(width, self.B))
         anew = width != before or itself != self._deal.itself
         if not (ragged or self._eager) and self._way.startswith("eager"):
-            self._eager, anew = self._way, True
+            self._eager = self._way
+            anew = anew or itself or asks_for_numbers(self._array)
         if anew or self._deal.scouted or (self._deal.ahead and not searches):
             self.synchronize()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too

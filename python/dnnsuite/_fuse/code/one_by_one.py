@@ -109,7 +109,9 @@ class ModelParts:
             own.pop(name, None)
 
     def _is_own(self, name: str, value: Any) -> bool:
-        return name in self.module._fused_withheld or (is_users_state(name, value) and not isinstance(value, _NUMBERS))
+        if name in self.module._fused_withheld or self.module._fused_refers_outside():
+            return name in self.module._fused_withheld  # these models run in the whole, which has the rest
+        return is_users_state(name, value) and not isinstance(value, _NUMBERS)
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
