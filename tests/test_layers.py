@@ -113,7 +113,6 @@ TESTED_BY: dict[str, str] = {
     "_torch/clipping.py": "test_torch.py",
     "_torch/hooks.py": "test_torch.py",
     "_torch/initial_values.py": "test_torch.py",
-    "_torch/interpreter.py": "test_torch.py",
     "_torch/lookup.py": "test_torch.py",
     "_torch/names.py": "test_torch.py",
     "_torch/parametrizations.py": "test_torch.py",
@@ -133,7 +132,6 @@ TESTED_BY: dict[str, str] = {
     "cpp/gpu/nvtx.cpp": "profiler/test_nvtx.py",
     "cpp/host/torch_allocator.cpp": "test_memory.py",
     "cpp/replay/replay.cpp": "_step/capture/test_replay.py",
-    "_step/capture/torchscript.py": "_step/capture/test_script.py",
     "_step/shard.py": "_step/test_runner.py",
     "data/_crc32c.py": "data/test_tfrecord.py",
     "jobs/model_parts.py": "jobs/test_declared_job.py",
@@ -269,6 +267,7 @@ INCLUDES = {  # folder or file of cpp/ → (our own folders it may include, word
     "host": (("base/", "host/"), ("torch", "Python", "pybind11", "cuda")),
     "gpu": (("base/", "host/", "gpu/"), ("torch", "Python", "pybind11")),
     "bindings": (("base/", "host/", "gpu/", "bindings/"), ("torch", "cuda")),
+    "replay": ((), ("cuda",)),  # a library of its own, between Python and torch
     "host/torch_allocator.cpp": (("host/",), ("Python", "pybind11", "cuda")),  # of a library of its own
     "fused/math": (("fused/math/", "fused/arguments.hpp"), ("torch", "Python", "pybind11")),
     "fused/kernels": (

@@ -29,7 +29,7 @@ KNOWN = {part for path in PATHS for part in path.split(".") if part.startswith("
 # What torch's objects have, in a string.
 HOLDERS = (torch, torch._C, torch.autograd, torch.Tensor, torch.nn.modules.module)
 KNOWN |= {name for one in HOLDERS for name in dir(one) if name.startswith("_") and not name.startswith("__")}
-ALSO_KNOWN = {"parse_ir", "torch._C.parse_ir", "torch.multiprocessing.reductions.StorageWeakRef"}
+ALSO_KNOWN = {"torch._C.parse_ir", "torch.multiprocessing.reductions.StorageWeakRef"}
 NAMES = [(key, name) for key, one in _torch.NAMES.items() for name in one.names]
 
 
@@ -119,7 +119,7 @@ def f(self, module):
 
 def test_this_torch_has_all_names_but_those_that_are_known_to_be_gone():
     assert {name for name, _ in _torch.lost()} <= GONE
-    assert (_torch.no_fuse, _torch.no_capture, _torch.no_script) == (None, None, None)
+    assert (_torch.no_fuse, _torch.no_capture) == (None, None)
 
 
 @pytest.mark.parametrize(("use", "name"), NAMES, ids=[name for _, name in NAMES])
@@ -134,9 +134,8 @@ def test_a_lost_name_fails_no_import_and_is_told(use, name):
     copy = load_without(hidden)
     assert (name, one.without) in copy.lost()
     assert ("names" if copy.no_capture else None) == ("names" if one.needed_by == "capture" else None)
-    assert (copy.no_script is not None) == (one.needed_by in ("capture", "script"))
-    if copy.no_script:
-        assert name in copy.no_script
+    if copy.no_capture:
+        assert name in copy.no_capture
     assert copy.no_fuse is None
 
 
@@ -202,11 +201,11 @@ def test_importing_leaves_torch_as_it_is():
 
 def test_doctor_lists_what_is_lost(monkeypatch):
     assert _software.torch_names().status == ("warning" if LOST_HERE else "ok")
-    copy = load_without(["torch._C.parse_ir"])
+    copy = load_without(["torch._C._DisableTorchDispatch"])
     monkeypatch.setattr(_torch, "lost", copy.lost)
     finding = _software.torch_names()
     assert finding.status == "warning"
-    assert "torch._C.parse_ir is missing: steps on a CPU run without capture" in finding.detail
+    assert "torch._C._DisableTorchDispatch is missing: steps run without capture" in finding.detail
 
 
 # -- what serves in their place ----------------------------------------------------------------------------------------

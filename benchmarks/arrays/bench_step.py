@@ -122,23 +122,24 @@ def array(work: Workload, capture: bool, loss: Way = loss_of_all) -> Way:
 def python_share(work: Workload, steps: int = 5, rounds: int = 400) -> float:
     """Measure the share of a captured step's time outside of the call of its operators. The least of many short rounds
     is taken: it was interrupted by nobody, so that it is time of the CPU."""
-    inside, make = [0], script.create_function
+    inside, make = [0], script.program_of
 
-    def timed(name: str, graph: object) -> Callable[..., object]:
-        run = make(name, graph)
+    class Timed:
+        def __init__(self, plan: object) -> None:
+            self._program = make(plan)
 
-        def call(*arguments: object) -> object:
-            begin = time.perf_counter_ns()
-            result = run(*arguments)
-            inside[0] += time.perf_counter_ns() - begin
-            return result
+        def on(self, kept: object) -> Callable[..., object]:
+            run = self._program.on(kept)
 
-        return call
+            def call(inputs: object) -> object:
+                begin = time.perf_counter_ns()
+                result = run(inputs)
+                inside[0] += time.perf_counter_ns() - begin
+                return result
 
-    with (
-        unittest.mock.patch.object(script, "create_function", timed),
-        unittest.mock.patch.object(script, "FUNCTIONS", script.Functions()),
-    ):
+            return call
+
+    with unittest.mock.patch.object(script, "program_of", Timed):
         step = array(work, True, lambda a, x, y: loss_of_all(a, x, y))  # whose recording nobody has
     least_ns = {"whole": math.inf, "inside": math.inf}
     for _ in range(rounds):

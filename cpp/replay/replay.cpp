@@ -28,7 +28,7 @@ namespace {
 using Slot = std::int64_t;  // the recording's number of a tensor, or of a number that changes
 using Values = std::vector<IValue>;
 
-enum class From : std::uint8_t { kConstant, kStatic, kRegister, kLast, kList };
+enum class From : std::uint8_t { kConstant, kKept, kRegister, kLast, kList };
 
 /// Where an argument comes from. `kLast` is a register that nothing reads afterwards.
 struct Argument {
@@ -125,6 +125,9 @@ class Program {
             made.arguments.push_back(argument(given[place], declared[place].real_type()));
         if (!found->schema().returns().empty())
             for (const py::handle output : call[3].cast<py::list>()) made.results.push_back(result(output));
+        if (made.results.size() > found->schema().returns().size())
+            throw py::value_error(name + " returns " + std::to_string(found->schema().returns().size()) +
+                                  " results, not " + std::to_string(made.results.size()));
         calls_.push_back(std::move(made));
     }
 
@@ -141,7 +144,7 @@ class Program {
     Argument argument_of(Slot slot, const c10::TypePtr& type) const {
         const auto found = known_.find(slot);
         if (found == known_.end()) throw py::value_error("nothing has made slot " + std::to_string(slot));
-        return {found->second.first ? From::kStatic : From::kRegister, found->second.second, {}, type, {}};
+        return {found->second.first ? From::kKept : From::kRegister, found->second.second, {}, type, {}};
     }
 
     bool has_slots(const py::handle& values) const {
@@ -193,7 +196,7 @@ class Program {
     static IValue value_of(const Argument& argument, Values& registers, const Values& kept) {
         switch (argument.from) {
             case From::kConstant: return argument.constant;
-            case From::kStatic: return kept[argument.place];
+            case From::kKept: return kept[argument.place];
             case From::kRegister: return as_declared(registers[argument.place], argument.type);
             case From::kLast: return as_declared(std::exchange(registers[argument.place], IValue()), argument.type);
             case From::kList: break;

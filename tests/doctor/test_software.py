@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dnnsuite._step.capture import script
 from dnnsuite.doctor import _software
 
 
@@ -46,6 +47,18 @@ def test_operators_that_compute_something_else(monkeypatch: pytest.MonkeyPatch) 
     finding = _software.operators()
     assert finding.status == "missing"
     assert "instead of [-1, 1]" in finding.detail
+
+
+def test_a_torch_under_which_steps_are_not_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "no_replay", None)
+    assert _software.operators().status == "ok"
+    monkeypatch.setattr(
+        script, "no_replay", "this build replays steps on a CPU under torch 2.13, and this is torch 9.9.0"
+    )
+    finding = _software.operators()
+    assert finding.status == "warning"
+    assert finding.detail.endswith("under torch 2.13, and this is torch 9.9.0: they run eagerly")
+    assert "pip install ." in finding.remedy
 
 
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:

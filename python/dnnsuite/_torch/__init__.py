@@ -3,7 +3,7 @@
 
 A name of torch is private if a part of it begins with an underscore, or if it stands in a module that torch does not
 document. The other packages take such a name from here and from nowhere else. Importing it never fails
-for the lack of one. What is lost costs speed, or makes steps run without capture (`no_capture`, `no_script`), or makes
+for the lack of one. What is lost costs speed, or makes steps run without capture (`no_capture`), or makes
 modules run model by model; `lost()` lists it, and `dnnsuite doctor` prints that list.
 
 Private attributes of torch's *objects* are used where they stand if they are in `ATTRIBUTES`: names that torch's users
@@ -53,7 +53,6 @@ from .hooks import (
     step_hooks,
 )
 from .initial_values import take_over_fan_counts
-from .interpreter import create_function, get_graph_optimize, parse_ir, set_graph_optimize
 from .lookup import lost, reason_against
 from .names import ATTRIBUTES, NAMES, Attribute, Name
 from .parametrizations import caches_parametrizations, own_parametrizations
@@ -88,23 +87,20 @@ from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "ATTRIBUTES", "DYNAMO", "HOOKS_OF_GRADIENTS", "NAMES", "Attribute", "Checkpoints", "GlobalHooks", "Name",
-    "StorageWeakRef", "TorchDispatchMode", "UncompiledOptimizer", "abandon_loader", "all_threads_config",
-    "assert_true", "at_end_of_backward", "backward_pass", "before_each_step", "below_autograd",
-    "caches_parametrizations", "capture_stream", "code_of_operator", "compiled_from", "containers_of_step_hooks",
-    "create_function", "dispatch_modes", "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_",
-    "foreach_norm", "forward_gradients", "function_apply_code", "get_graph_optimize", "global_hooks",
-    "gradient_asked", "has_gradient_hook", "hidden_from_function_modes", "hidden_from_modes", "hooks_of_all",
-    "innermost_function_mode", "is_operator", "loader_iterator", "loader_workers", "look_at_what_is_differentiated",
-    "lost", "made_by_dynamo", "mark_parameter", "mark_stepped", "methods_of_tensors", "no_capture", "no_fuse",
-    "no_script", "not_compiled", "own_parametrizations", "parse_ir", "profiler_recording", "sample_dirichlet",
-    "set_graph_optimize", "standard_gamma", "standard_gamma_grad", "step_hooks", "take_over_clipping",
-    "take_over_fan_counts", "to_copy", "transforming", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten",
-    "uncompiled", "uncompiled_class", "unsafe_view", "weight_norm", "wrapper_subclass",
+    "StorageWeakRef", "TorchDispatchMode", "UncompiledOptimizer", "abandon_loader", "all_threads_config", "assert_true",
+    "at_end_of_backward", "backward_pass", "before_each_step", "below_autograd", "caches_parametrizations",
+    "capture_stream", "code_of_operator", "compiled_from", "containers_of_step_hooks", "dispatch_modes",
+    "end_failed_capture", "first_cause", "foreach_copy_", "foreach_mul_", "foreach_norm", "forward_gradients",
+    "function_apply_code", "global_hooks", "gradient_asked", "has_gradient_hook", "hidden_from_function_modes",
+    "hidden_from_modes", "hooks_of_all", "innermost_function_mode", "is_operator", "loader_iterator", "loader_workers",
+    "look_at_what_is_differentiated", "lost", "made_by_dynamo", "mark_parameter", "mark_stepped", "methods_of_tensors",
+    "no_capture", "no_fuse", "not_compiled", "own_parametrizations", "profiler_recording", "sample_dirichlet",
+    "standard_gamma", "standard_gamma_grad", "step_hooks", "take_over_clipping", "take_over_fan_counts", "to_copy",
+    "transforming", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten", "uncompiled", "uncompiled_class", "unsafe_view",
+    "weight_norm", "wrapper_subclass",
 ]  # fmt: skip
 
 no_fuse: str | None = reason_against("fuse")
 """Why models cannot be fused under this torch; None if they can."""
 no_capture: str | None = reason_against("capture", "fuse")
 """Why no step can be captured under this torch; None if it can."""
-no_script: str | None = reason_against("script", "capture", "fuse")
-"""Why no step can be captured on a CPU under this torch; None if it can."""

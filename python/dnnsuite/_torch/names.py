@@ -17,7 +17,7 @@ class Name:
         use: the reason why no public name serves.
         without: behaviour without it.
         since: the oldest torch that is known to have it.
-        needed_by: `capture`, `script` or `fuse` if that is refused without it.
+        needed_by: `capture` or `fuse` if that is refused without it.
     """
 
     names: tuple[str, ...]
@@ -60,8 +60,7 @@ NAMES: dict[str, Name] = {
     "below autograd": Name(
         ("torch._C._AutoDispatchBelowAutograd",),
         "calls an operator without the 8 µs of its registered gradient, inside an autograd.Function that has its own",
-        "torch.no_grad: slower calls, same results; captured steps on a CPU run eagerly",
-        needed_by="script",
+        "torch.no_grad: slower calls, same results",
     ),
     "end of backward": Name(
         ("torch.autograd.Variable._execution_engine.queue_callback",),
@@ -142,25 +141,6 @@ NAMES: dict[str, Name] = {
         ("torch.optim.optimizer._global_optimizer_pre_hooks", "torch.optim.optimizer._global_optimizer_post_hooks"),
         "StepRunner calls what waits for the step of every optimizer",
         "StepRunner calls the hooks of its optimizer alone",
-    ),
-    "interpreter": Name(
-        (
-            "torch._C.parse_ir",
-            "torch._C._create_function_from_graph",
-            "torch._C._get_graph_executor_optimize",
-            "torch._C._set_graph_executor_optimize",
-            "torch._C.Graph.nodes",
-            "torch._C.Graph.inputs",
-            "torch._C.Graph.setInsertPoint",
-            "torch._C.Graph.insertConstant",
-            "torch._C.Graph.eraseInput",
-            "torch._C.Node.kind",
-            "torch._C.Node.schema",
-            "torch._C.Value.replaceAllUsesWith",
-        ),
-        "runs the operators of a captured step on a CPU without Python",
-        "steps on a CPU run without capture",
-        needed_by="script",
     ),
     "trees": Name(
         (

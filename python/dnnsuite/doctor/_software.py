@@ -76,7 +76,9 @@ def operators() -> Finding:
     y = ops.layer_norm(torch.tensor([[1.0, 3.0]]), None, None, 0.0)
     if not torch.allclose(y, torch.tensor([[-1.0, 1.0]])):
         return missing(f"layer_norm of [1, 3] gave {y.tolist()} instead of [-1, 1]", _REBUILD)
-    return ok(f"loaded, kernels for {_instruction_set()}")
+    detail = f"loaded, kernels for {_instruction_set()}"
+    no_replay = importlib.import_module("dnnsuite._step.capture.script").no_replay
+    return ok(detail) if no_replay is None else warning(f"{detail}; {no_replay}: they run eagerly", _REBUILD)
 
 
 def _instruction_set() -> str:
@@ -146,6 +148,7 @@ VARIABLES = {
     "DNNSUITE_LIBRARY_DIR": "folder of the operator libraries (default: the installed package)",
     "DNNSUITE_CUDA": "while building: AUTO, ON or OFF for the CUDA kernels (default AUTO)",
     "DNNSUITE_TORCH_DIR": "while building: folder of the torch to build against (default: the installed one)",
+    "DNNSUITE_REPLAY_TORCH_DIRS": "while building: folders of more torches to replay steps on a CPU under",
     "DNNSUITE_REQUIRE_CUDA": "in tests: 1 makes a test that needs a GPU fail instead of skip",
     "DNNSUITE_CGROUP_PARENT": "control group to make the groups of shares in, e.g. /a/b (default: where it is allowed)",
     "DNNSUITE_SLOT": "set by `dnnsuite pin` for the commands it runs: the name of their share",

@@ -4,6 +4,7 @@
 import ctypes
 import logging
 import re
+import types
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 import dnnsuite
 from captured_steps import STEPS, adam, batches, check, cross_entropy, mlp, train
 from dnnsuite import optim
-from dnnsuite._step.capture import library, record, script, torchscript
+from dnnsuite._step.capture import library, record, script
 from dnnsuite._step.capture import step as step_module
 from helpers import make_models
 
@@ -162,28 +163,8 @@ def test_a_value_that_is_another_one_in_each_step_is_given_up():
     assert mode == "eager: values that the loss function sees keep changing"
 
 
-class Graph:
-    """A graph whose methods are others than those that are known."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def nodes(self):
-        raise self.error
-
-
-def fails_to_run(error):
-    def made(*_):
-        def run(*_):
-            raise error
-
-        return run
-
-    return made
-
-
 ERRORS = [
-    AttributeError("no attribute 'nodes'"),
+    AttributeError("no attribute 'arguments'"),
     TypeError("incompatible arguments"),
     ValueError("other"),
     StopIteration(),
@@ -191,21 +172,18 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("name", ["parse_ir", "create_function", "a replay", "a schema"])
-def test_a_step_runs_as_written_whatever_torchs_interpreter_fails_with(monkeypatch, name, error):
-    """Its graphs are private to torch: another version may have other methods, and other arguments."""
-    replacement = {
-        "parse_ir": lambda text: Graph(error),
-        "create_function": lambda *_: next(Graph(error).nodes()),
-        "a replay": fails_to_run(error),
-        "a schema": lambda *_: next(Graph(error).nodes()),
-    }[name]
+@pytest.mark.parametrize("name", ["a schema", "a program", "a replay"])
+def test_a_step_runs_as_written_whatever_torch_fails_with(monkeypatch, name, error):
+    """Schemas are private to torch: another version may have other ones."""
+
+    def fail(*_):
+        raise error
+
     if name == "a schema":
-        monkeypatch.setattr(record, "operator_of", replacement)
+        monkeypatch.setattr(record, "operator_of", fail)
     else:
-        monkeypatch.setattr(torchscript, "create_function" if name == "a replay" else name, replacement)
-    monkeypatch.setattr(script, "REPLAY", None)
-    torchscript.compiled.cache_clear()
+        program = fail if name == "a program" else lambda plan: types.SimpleNamespace(on=lambda kept: fail)
+        monkeypatch.setattr(script, "program_of", program)
     monkeypatch.setattr(library, "SHARED", library.SharedRecordings())
     eager, _ = train(mlp, adam, False)
     found, mode = train(mlp, adam, True)

@@ -51,6 +51,12 @@ def test_takes_inputs_what_is_kept_and_constants():
     assert result.dtype == torch.float32  # a number beside whole numbers counts less than a tensor of one
 
 
+def test_runs_the_packages_own_operators():
+    x = torch.randn(2, 3, 4)
+    (result,) = program([("dnnsuite::layer_norm", "", (Slot(0), None, None, 1e-5), [1])], [1]).on([])([x])
+    assert torch.equal(result, torch.ops.dnnsuite.layer_norm(x, None, None, 1e-5))
+
+
 def test_each_keeps_its_own_tensors():
     made = program([("aten::add", "Tensor", (Slot(0), Slot(7), 1), [1])], [1], kept=[7])
     first, second = made.on([torch.tensor(10.0)]), made.on([torch.tensor(20.0)])
@@ -100,6 +106,7 @@ def test_what_a_step_begins_with_may_be_a_result():
         ([("aten::no_such", "", (), [1])], "torch has no operator aten::no_such"),
         ([("aten::add", "no_such", (), [1])], r"torch has no operator aten::add\.no_such"),
         ([("aten::add", "Tensor", (Slot(0), Slot(0)), [1])], "aten::add takes 3 arguments, not 2"),
+        ([("aten::neg", "", (Slot(0),), [1, 2])], "aten::neg returns 1 results, not 2"),
         ([("aten::neg", "", (Slot(5),), [1])], "nothing has made slot 5"),
         ([("aten::neg", "", ([Slot(0)],), [1])], "a list of tensors stands for Tensor"),
     ],

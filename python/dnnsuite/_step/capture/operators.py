@@ -44,13 +44,9 @@ class Operator:
         draws: True if it draws from torch's generator.
         types: the schema's type of each argument.
         keywords: True for each argument that is given by its name only.
-        written_list: place of the first argument that is a list of tensors it writes into; None without one.
-        returns: True if it returns something.
-        schema: the schema as text.
     """
 
     name: str
-    schema: str
     defaults: tuple[tuple[str, Any], ...]
     written: tuple[int, ...]
     rates: tuple[int, ...]
@@ -65,8 +61,6 @@ class Operator:
     draws: bool
     types: tuple[str, ...]
     keywords: tuple[bool, ...]
-    written_list: int | None
-    returns: bool
 
     def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """List every argument in the schema's order, defaults filled in."""
@@ -107,7 +101,6 @@ def _read(func: Any) -> Operator | None:
     names, returns = [one.name for one in arguments], schema.returns
     return Operator(
         schema.name.replace("::", "."),
-        str(schema),
         tuple((one.name, one.default_value) for one in arguments),
         tuple(place for place, one in enumerate(names) if place in said or one in unsaid),
         tuple(place for place, one in enumerate(names) if one in _RATE_ARGUMENTS),
@@ -122,8 +115,6 @@ def _read(func: Any) -> Operator | None:
         draws=torch.Tag.nondeterministic_seeded in tags,
         types=types,
         keywords=tuple(one.kwarg_only for one in arguments),
-        written_list=next((place for place in said if "List" in types[place]), None),
-        returns=bool(returns),
     )
 
 

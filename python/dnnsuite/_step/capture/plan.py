@@ -12,10 +12,6 @@ import torch
 from .operators import Operator, known_operator
 
 
-class NotScriptable(Exception):
-    """Signal that no replay of a step can be made; the message says why."""
-
-
 @dataclass
 class ReplayPlan:
     """Operators of a step, and the tensors that are there before every step."""

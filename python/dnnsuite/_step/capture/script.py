@@ -2,8 +2,7 @@
 """Run a list of operators from C++, without Python's interpreter lock, as boxed calls of torch's (`cpp/replay`).
 
 The library looks each operator up once, runs them in recorded order, and frees a tensor after its last use. It needs
-torch's own C++ interface, for the stable one gives no operator a Scalar, so there is one for each torch; under others
-TorchScript's interpreter serves.
+torch's own C++ interface, for the stable one gives no operator a Scalar, so there is one for each torch.
 """
 
 from __future__ import annotations
@@ -23,8 +22,11 @@ from ...ops.library import library_folder
 from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
 from .operators import known_operator
-from .plan import NotScriptable, ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
-from .torchscript import TorchScript
+from .plan import ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
+
+
+class NotScriptable(Exception):
+    """Signal that no replay of a step can be made; the message says why."""
 
 
 def _open() -> tuple[Any, str | None]:
@@ -53,7 +55,7 @@ def program_of(plan: ReplayPlan) -> Any:
     """Make the program of a plan: `program.on(kept)(inputs)` lists the losses and what the step leaves in modules,
     where `kept` has the tensors of `plan.static`."""
     if REPLAY is None:
-        return TorchScript(plan)
+        raise NotScriptable(no_replay)
     calls = [(c.op._schema.name, c.op._schema.overload_name, c.arguments, c.outputs) for c in plan.calls]
     results = [plan.losses, *plan.left.values()]
     return REPLAY.Program(plan.inputs, list(plan.static), calls, results, TensorSlot)

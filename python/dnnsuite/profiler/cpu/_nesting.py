@@ -46,8 +46,8 @@ def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> 
 class RecordedArguments(NamedTuple):
     """Arguments of one recorded event; shapes and strides are empty, and values None, where they do not apply.
 
-    An operator that TorchScript's interpreter calls, as in the replay of a step, is recorded with the interpreter's
-    whole stack: its own arguments are the last.
+    An operator that TorchScript's interpreter calls is recorded with the interpreter's whole stack: its own arguments
+    are the last.
     """
 
     shapes: Sequence[Sequence[int]]  # of tensors
