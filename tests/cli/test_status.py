@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,15 @@ def status_of(command: object) -> int:
 def test_each_end_has_its_status(command: object, status: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(command) == status
     assert capsys.readouterr().err.strip() == words
+
+
+def test_output_that_is_closed_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the shell's `>&-` starts a command."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    reporting(lambda: print("said") or 0)()
+    with contextlib.closing(sys.stdout), contextlib.closing(sys.stderr), pytest.raises(typer.Exit):
+        reporting(lambda: 3)()
 
 
 def test_an_error_of_a_plugin_is_one_line_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,20 @@ def test_what_is_not_known_within_a_factor_of_two_is_not_drawn_and_the_title_say
         plots.throughput(rows[2:], axes)
 
 
+def test_an_inconclusive_run_is_no_point_in_the_figure(axes: Axes) -> None:
+    """It has no interval that could be too wide; several runs of a point have one."""
+    busy = "on 1 of 2 cores, others used 2.0; inconclusive: the machine was busy: 3 undisturbed blocks: 8 are needed"
+    rows = summary(
+        ("serial", "fp32", 1, 1.0, NAN, NAN), ("hfta", "fp32", 1, 1.9, NAN, NAN), ("hfta", "fp32", 2, 1.5, 1.4, 1.6),
+        ("hfta", "fp32", 4, 2.0, NAN, NAN),
+    )  # fmt: skip
+    rows["state"], rows["runs"] = ["on 1 of 2 cores, others used 2.0", busy, busy, ""], [1, 1, 2, 1]
+    plots.throughput(rows, axes)
+    (line,) = (line for line in axes.get_lines() if line.get_label() == "hfta fp32")
+    assert list(line.get_xdata()) == [2, 4]
+    assert axes.get_title().splitlines()[0] == "1 point not drawn: inconclusive"
+
+
 def test_modes_differ_in_colour_and_marker(axes: Axes) -> None:
     rows = [(mode, "fp32", 2, 1.0, 0.9, 1.1) for mode in ("concurrent", "mps", "mig", "hfta")]
     plots.throughput(summary(*rows), axes)

@@ -18,6 +18,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -350,7 +351,13 @@ def _refused_in_backward(dnnsuite: Any) -> str:
 
 
 def main() -> None:
-    uses = {"": [], **{key: list(name.names) for key, name in load_without([]).NAMES.items()}}
+    names = load_without([]).NAMES
+    uses = {"": [], **{key: list(name.names) for key, name in names.items() if name.needed_by}}
+    # What nothing needs has its substitute: two that have nothing to do with each other are lost at once.
+    others = [key for key in names if not names[key].needed_by]
+    half = (len(others) + 1) // 2
+    for pair in zip_longest(others[:half], others[half:]):
+        uses[" and ".join(filter(None, pair))] = [name for key in filter(None, pair) for name in names[key].names]
     torch.set_num_threads(1)
     importlib.import_module("torch._dynamo")  # slow, and torch's checkpoint wants it: once, before the forks
 

@@ -32,6 +32,7 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
     def reporting(*args: Any, **kwargs: Any) -> None:
         from .._runs.interrupts import Interrupted, interruptible
 
+        _open_output()
         try:
             with interruptible():
                 status = command(*args, **kwargs)
@@ -59,12 +60,20 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
     return reporting
 
 
+def _open_output() -> None:
+    """Give a process that was started with its output closed, as by `>&-`, one that keeps nothing."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # open to the end
+
+
 def script(name: str, command: Callable[..., None]) -> None:
     """Run a console script of another tool's name. Exit status: 0 ok, 2 usage, or a file that cannot be read; errors
     are one line."""
 
     @functools.wraps(command)  # typer reads the parameters through it
     def run(**options: Any) -> None:
+        _open_output()
         try:
             command(**options)
             sys.stdout.flush()

@@ -27,8 +27,9 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax: axes to draw on; those of a new figure by default.
 
     Serial is a level with its interval as a band, the others are lines with a marker and the 95 % interval at each
-    measured B; lines between markers guide the eye. A value whose interval spans more than a factor of two is not
-    drawn. The title has the number of such values, the job, batch, machine, repeats and notes on the machine.
+    measured B; lines between markers guide the eye. A value whose interval spans more than a factor of two, or that
+    is inconclusive, is not drawn. The title has the number of such values, the job, batch, machine, repeats and notes
+    on the machine.
 
     Raises:
         InvalidArgument: nothing in the table is normalised (no serial fp32 run finished), or known well enough.
@@ -36,7 +37,7 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     normalised = summary.dropna(subset=["normalized"])
     if normalised.empty:
         raise InvalidArgument("nothing to draw: no run has a normalised throughput (no serial fp32 run finished)")
-    measured = normalised[~(normalised["high"] / normalised["low"] > _WIDEST)]
+    measured = normalised[~_unknown(normalised)]
     if measured.empty:
         raise InvalidArgument("nothing to draw: every interval spans more than a factor of two; the machine was busy")
     ax = axes_or_new(ax)
@@ -52,18 +53,27 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     # A wide interval (two runs that disagree) must not flatten the curves.
     ax.set_ylim(0, min(ax.get_ylim()[1], HEADROOM * measured["normalized"].max()))
     over_models(ax, _NORMALISED)
-    if title := _title(summary, len(normalised) - len(measured)):
+    if title := _title(summary, measured, len(normalised) - len(measured)):
         ax.set_title(title, fontsize="small")
     return ax
 
 
-def _title(summary: pd.DataFrame, left_out: int) -> str:
+def _unknown(summary: pd.DataFrame) -> pd.Series[bool]:
+    """Rows that are not drawn: intervals that are too wide, and runs that were inconclusive and have no interval."""
+    unknown = summary["high"] / summary["low"] > _WIDEST
+    if {"state", "runs"} <= set(summary):
+        several = (summary["runs"] > 1) & summary["low"].notna()  # together they tell more
+        unknown |= summary["state"].str.contains("inconclusive", na=False) & ~several
+    return unknown
+
+
+def _title(summary: pd.DataFrame, measured: pd.DataFrame, left_out: int) -> str:
     """Return the lines above the figure: what was measured, and what a reader must know of the machine."""
     titles = list(summary.attrs.get("titles", {}).values())
     lines = [f"{titles[0]}, 95 % intervals"] if len(titles) == 1 else []
     if left_out:
         lines.append(f"{left_out} point{'s' * (left_out > 1)} not drawn: inconclusive")
-    states = [state for state in summary.get("state", ()) if state]
+    states = [state for state in measured.get("state", ()) if state]
     if states:
         told = max(states, key=states.count)
         lines.append(told if len(told) <= _LONGEST else told[:_LONGEST].rsplit(" ", 1)[0] + " …")
