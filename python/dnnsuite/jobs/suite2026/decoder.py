@@ -60,6 +60,18 @@ def likelihoods(model: Any, tokens: torch.Tensor, prompt: int) -> torch.Tensor:
     return chances.gather(-1, tokens[:, 1:, None]).squeeze(-1)[:, prompt - 1 :]
 
 
+def answered(model: Any, tokens: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Prompts with answers one token shorter, sampled or (without a generator) the likeliest tokens."""
+    for _ in range(tokens.shape[1] - 1):
+        chances = models.widened(model(tokens)[:, -1]).softmax(-1)
+        if generator is None:
+            after = chances.argmax(-1, keepdim=True)
+        else:
+            after = torch.multinomial(chances.cpu(), 1, generator=generator).to(tokens.device)
+        tokens = torch.cat([tokens, after], 1)
+    return tokens
+
+
 def taught(
     options: Values, teach: Callable[[Values], tuple[Callable[[int], tuple[torch.Tensor, ...]], Loss]], steps: int,
     seed: int, lr: float, rate: Rate | None = None,
