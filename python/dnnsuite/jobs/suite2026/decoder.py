@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What jobs that train a decoder have in common: text, loss, operations, and weights that know something."""
+"""Parts of the jobs that train a decoder: text, loss, operations, and weights that know something."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def smoothed_loss(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.T
 
 
 def of_classes(quick: float) -> dict[str, Any]:
-    """What all classifiers of pictures have in common, with their target at quick size."""
+    """Fields of all classifiers of pictures, with their target at quick size."""
     return {
         "unit": "images", "data": pictures, "held_out": functools.partial(pictures, train=False), "loss": smoothed_loss,
         "metric": Metric("accuracy", accuracy, "more", {"quick": quick, "default": 0.8}),
