@@ -253,7 +253,7 @@ class Workload:
         model: (options, one model's hyperparameters) → a plain torch module. Parameters without
             `requires_grad` are frozen.
         data: (job's configuration, options) → `Batches`.
-        rollouts: replacement of `data`, (job's configuration, options) → `Rollouts`, which the model makes (B = 0 only).
+        rollouts: replacement of `data`, (configuration, options) → `Rollouts`, which the model makes (B = 0 only).
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: each
             step trains these parts one after the other, each with its own optimizer while the others are frozen.
         optimizer: optimizer of each model, or groups of its parameters, each with an optimizer.
