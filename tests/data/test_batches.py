@@ -68,6 +68,9 @@ def test_batches_of_a_model_are_used_up_in_order_before_it_plays_again():
     assert not made[0].requires_grad
     assert batches.metrics() == {}
     batches.close()
+    for wrong, what in (([], "none"), ((torch.ones(3), torch.ones(3)), "2 items that are none")):
+        with pytest.raises(BadData, match=f"`play` must return a list of batches, .* at batch 0 it gave {what}"):
+            Rollouts(lambda model, generator, wrong=wrong: wrong, 3, {}).batch_of(model, 0)
     with_graph = Rollouts(play, 3, {"source": "drawn"}, graph=True)
     assert with_graph.batch_of(model, 0)[0].requires_grad
 

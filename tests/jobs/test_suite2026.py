@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dnnsuite import jobs
+from dnnsuite import jobs, models
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import JobConfig
 from dnnsuite.jobs.suite2026 import conformer, detector, dino, grpo, molecules, ppo
@@ -343,7 +343,7 @@ def test_answers_are_judged_and_a_wrong_one_is_not_rewarded() -> None:
 
 def test_answers_of_a_teacher_are_spread_and_neighbours_vote() -> None:
     similar = torch.rand(64, 8, generator=torch.Generator().manual_seed(1))
-    answers = dino.spread(similar)
+    answers = models.spread(similar, 0.02)
     assert torch.allclose(answers.sum(1), torch.ones(64))
     assert answers.sum(0).min() > 4  # no prototype is left out, of which each has 8 answers in the end
     x = torch.eye(10).repeat(12, 1)

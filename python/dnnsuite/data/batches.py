@@ -79,10 +79,18 @@ class Rollouts:
         self.close = game.close if game else lambda: None
 
     def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
-        """Return batch i since training began; called for every i in ascending order."""
+        """Return batch i since training began; called for every i in ascending order.
+
+        Raises:
+            BadData: what `play` returned is no batches.
+        """
         if not self._left:
             with torch.set_grad_enabled(self._graph):
-                self._left = deque(self._play(model, self._generator))
+                found = self._play(model, self._generator)
+            if not found or not all(isinstance(batch, tuple | list) for batch in found):
+                what = f"{len(found)} items that are none" if found else "none"
+                raise BadData(f"`play` must return a list of batches, tuples of tensors; at batch {i} it gave {what}")
+            self._left = deque(found)
         return self._left.popleft()
 
 

@@ -75,7 +75,7 @@ def version_of(job: str) -> int | None:
 
 
 def metric_of(workload: Workload | None) -> str:
-    """What is measured on held-out data, with the target of the preset quick if there is one; "" without a metric."""
+    """Return the measure on held-out data, with the target of the preset quick if there is one; "" without a metric."""
     if workload is None or workload.metric is None:
         return ""
     metric = workload.metric

@@ -219,7 +219,7 @@ def sizes(
 
 
 class Card(NamedTuple):
-    """What `dnnsuite show` and the page of all jobs say of a job beside what its workload is.
+    """Facts that `dnnsuite show` and the page of all jobs have of a job beside its workload.
 
     Attributes:
         category: one of `cards.CATEGORIES`.
@@ -244,7 +244,7 @@ class Workload:
 
     Attributes:
         name: name for every command and `jobs.get`.
-        description: what it stands for, one line for `dnnsuite list` and the page of all jobs.
+        description: the kind of training that it stands for, one line for `dnnsuite list` and the page of all jobs.
         unit: name of the items that a rate counts, in the plural: "images".
         options: the options and their defaults. A number stays a number of its kind, text stays text.
         hyper: hyper-parameters, with default values. One that is also an option may be given as either.
@@ -253,7 +253,7 @@ class Workload:
         model: (options, one model's hyperparameters) → a plain torch module. Parameters without
             `requires_grad` are frozen.
         data: (job's configuration, options) → `Batches`.
-        rollouts: in place of `data`, (job's configuration, options) → `Rollouts`, which the model makes (B = 0 only).
+        rollouts: replacement of `data`, (configuration, options) → `Rollouts`, which the model makes (B = 0 only).
         loss: (model, *batch) → the loss `[]` of one model. Instead, a mapping of names of submodules to losses: each
             step trains these parts one after the other, each with its own optimizer while the others are frozen.
         optimizer: optimizer of each model, or groups of its parameters, each with an optimizer.
@@ -278,7 +278,7 @@ class Workload:
         device: the only device that the workload trains on; empty for the one of the configuration.
         spread: True if, in a suite, one process per device of the machine trains the same model.
         reseed: seed torch's generators again after the model was made; if False, they continue.
-        card: what else there is to say of it, if anything.
+        card: facts for a reader beside what is declared, if any.
     """
 
     name: str

@@ -30,7 +30,7 @@ from .state_space import StateSpace
 from .transformer_lm import TransformerLanguageModel
 from .unet import UNet
 from .vae import VAE, negative_elbo
-from .vision_transformer import Averaged, Dino, Encoder, Student
+from .vision_transformer import Averaged, Dino, Encoder, Student, spread
 from .widened import widened as widened
 
 __all__ = [
@@ -40,5 +40,5 @@ __all__ = [
     "NeuMF", "PointNetClassifier", "PointNetSegmenter", "ResNet", "ResNet18", "ResNet50", "SineLSTM", "StateSpace",
     "Student", "StyleJudge", "TransformNet", "TransformerLanguageModel", "TransformerNet", "UNet", "VGG16Features",
     "adapt", "experts", "fcos", "gram_matrix", "label_smoothing_loss", "multibox", "negative_elbo",
-    "orthogonality_loss", "widened",
+    "orthogonality_loss", "spread", "widened",
 ]  # fmt: skip

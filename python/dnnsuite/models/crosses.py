@@ -17,7 +17,7 @@ class Crosses(nn.Module):
         rows: values that each field may have.
         bottom: widths of the perceptron of the numbers, the first of which is F, and the last the size of embeddings.
         top: inner widths of the perceptron over all.
-        rank: of the three crosses.
+        rank: width of the three crosses' inner products.
     """
 
     def __init__(self, rows: Sequence[int], bottom: Sequence[int], top: Sequence[int], rank: int) -> None:

@@ -60,7 +60,7 @@ class Gated(nn.Module):
 
 
 class Added(nn.Module):
-    """What a part makes of the normalised stream is added to it."""
+    """A stream, and added to it the outputs of a part for the normalised stream."""
 
     def __init__(self, width: int, part: nn.Module) -> None:
         super().__init__()

@@ -109,8 +109,8 @@ def average_precision(
     """Area below precision over recall, of all classes. A thing is found once, at an overlap of .5.
 
     Args:
-        score, classes, boxes: what a detector says of scenes.
-        there, kind, box: of each place whether a thing is there `[N, P]`, its class and its box.
+        score, classes, boxes: answers of a detector for scenes.
+        there, kind, box: targets of each place: 1 where a thing is, else 0 `[N, P]`, its class and its box.
         most: number of boxes in a scene that count.
     """
     chance, order = widened(score).sigmoid().topk(min(most, score.shape[1]), -1)

@@ -83,7 +83,7 @@ class GraphAttention(nn.Module):
     """Features `[V, F]` of seeds, of their neighbours of each kind, and so on → logits of the seeds `[N, classes]`.
 
     Args:
-        widths: of the features, F first.
+        widths: numbers of features, F first.
         fan: number of sampled neighbours of each kind, of the seeds first.
     """
 

@@ -83,6 +83,15 @@ class Student(nn.Module):
         return F.linear(F.normalize(self.head(features), dim=-1), F.normalize(self.prototypes, dim=-1))
 
 
+def spread(similar: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Answers `[N, K]` of which each prototype has as many: three rounds of Sinkhorn and Knopp."""
+    found = ((similar - similar.max()) / temperature).exp()
+    for _ in range(3):
+        found = found / found.sum(0, keepdim=True)
+        found = found / found.sum(1, keepdim=True)
+    return found
+
+
 class Dino(Averaged):
     """Crops → the student's similarities to the prototypes and the teacher's, in training; else the teacher's features
     of crops and its similarities. The teacher is the average."""

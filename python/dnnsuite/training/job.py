@@ -258,8 +258,8 @@ def experiment_of_job(
         name=name,
         model=partial(_model, workload, options, hyper, batches if train.of_model else None, apart),
         data=Data(
-            train, valid, 0,
-            str(batches.record.get("source")), {"train": dict(batches.record), "valid": {}}, "samples",
+            train, valid, 0, str(batches.record.get("source", f"the data of {name}")),
+            {"train": dict(batches.record), "valid": {}}, "samples",
         ),
         optimizer=partial(_optimizer, workload, hyper),
         schedule=partial(_schedule, workload, hyper, last.get("epochs", 0)),

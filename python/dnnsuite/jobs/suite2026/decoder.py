@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What jobs that train a decoder have in common: text, loss, operations, and weights that know something."""
+"""Parts of the jobs that train a decoder: text, loss, operations, and weights that know something."""
 
 from __future__ import annotations
 
@@ -58,6 +58,18 @@ def likelihoods(model: Any, tokens: torch.Tensor, prompt: int) -> torch.Tensor:
     """Logarithms of the chances of the tokens after the first `prompt`, `[N, L - prompt]`."""
     chances = models.widened(model(tokens[:, :-1])).log_softmax(-1)
     return chances.gather(-1, tokens[:, 1:, None]).squeeze(-1)[:, prompt - 1 :]
+
+
+def answered(model: Any, tokens: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Prompts with answers one token shorter, sampled or (without a generator) the likeliest tokens."""
+    for _ in range(tokens.shape[1] - 1):
+        chances = models.widened(model(tokens)[:, -1]).softmax(-1)
+        if generator is None:
+            after = chances.argmax(-1, keepdim=True)
+        else:
+            after = torch.multinomial(chances.cpu(), 1, generator=generator).to(tokens.device)
+        tokens = torch.cat([tokens, after], 1)
+    return tokens
 
 
 def taught(

@@ -16,7 +16,7 @@ from ...data.batches import ArrayBatches, WholeBatch
 from .._job import JobConfig
 from ..declared_job import declare
 from ..workload import Card, Made, Metric, Rate, Values, Workload, models, sizes
-from .vision import IN_PLACE_OF_IMAGENET, encoder_flops, follow, pictures
+from .vision import IN_PLACE_OF_IMAGENET, crops, encoder_flops, follow, pictures
 
 _NOISE = 0.3
 _LARGE, _SMALL, _JUDGED = (0.4, 1.0), (0.2, 0.4), (0.7, 1.0)  # parts of a picture's area
@@ -25,22 +25,13 @@ _NEIGHBOURS, _NEAR = 10, 0.07  # that vote, with a weight by the similarity over
 _KNOWN = 1024  # labelled crops, and half as many that are judged
 
 
-def spread(similar: torch.Tensor) -> torch.Tensor:
-    """Answers `[N, K]` of which each prototype has as many: three rounds of Sinkhorn and Knopp."""
-    found = ((similar - similar.max()) / _TEACHER).exp()
-    for _ in range(3):
-        found = found / found.sum(0, keepdim=True)
-        found = found / found.sum(1, keepdim=True)
-    return found
-
-
 def loss(model: Any, large: torch.Tensor, small: torch.Tensor) -> torch.Tensor:
     """Cross-entropy of each crop with the teacher's answer to each other large crop of the same picture."""
     views, crops = large.shape[1], large.shape[1] + small.shape[1]
     student, said = (
         models.widened(x) for x in model(large.transpose(0, 1).flatten(0, 1), small.transpose(0, 1).flatten(0, 1))
     )
-    answers = spread(said).chunk(views)
+    answers = models.spread(said, _TEACHER).chunk(views)
     logs = (student / _STUDENT).log_softmax(-1).chunk(crops)
     terms = [-(answer * log).sum(-1).mean() for i, answer in enumerate(answers) for j, log in enumerate(logs) if i != j]
     return torch.stack(terms).mean()
@@ -58,26 +49,12 @@ def neighbours(
     return (votes.argmax(-1) == kind).to(votes.dtype).mean()
 
 
-def crops(x: torch.Tensor, part: tuple[float, float], size: int, generator: torch.Generator) -> torch.Tensor:
-    """Squares of a random part of the area of pictures `[N, C, S, S]`, of a random contrast and in noise."""
-    count, channels = x.shape[:2]
-    side = (part[0] + (part[1] - part[0]) * torch.rand(count, generator=generator)).sqrt()
-    middle = (1 - side)[:, None] * (2 * torch.rand(count, 2, generator=generator) - 1)
-    place = torch.zeros(count, 2, 3)
-    place[:, 0, 0] = place[:, 1, 1] = side
-    place[:, :, 2] = middle
-    grid = F.affine_grid(place, [count, channels, size, size], align_corners=False)
-    found = F.grid_sample((x + 1) / 2, grid, align_corners=False)
-    contrast = 0.5 + torch.rand(count, 1, 1, 1, generator=generator)
-    return contrast * found + _NOISE * torch.randn(found.shape, generator=generator)
-
-
 def views(config: JobConfig, options: Values) -> ArrayBatches:
     """Two large crops `[N, 2, C, S, S]` of each picture, and small ones `[N, L, C, s, s]`."""
 
     def prepare(generator: torch.Generator, x: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        large = [crops(x, _LARGE, options["size"], generator) for _ in range(2)]
-        small = [crops(x, _SMALL, options["local"], generator) for _ in range(options["locals"])]
+        large = [crops(x, _LARGE, options["size"], _NOISE, generator) for _ in range(2)]
+        small = [crops(x, _SMALL, options["local"], _NOISE, generator) for _ in range(options["locals"])]
         return torch.stack(large, 1), torch.stack(small, 1)
 
     return pictures(config, options, prepare=prepare)
@@ -90,7 +67,7 @@ def labelled(config: JobConfig, options: Values) -> WholeBatch:
         own = JobConfig(batch_size=count, data=config.data, dataroot=config.dataroot, data_seed=config.data_seed)
         batches = pictures(own, options, train)
         x, kind = batches.batch(0)
-        parts += [crops(x, _JUDGED, options["size"], generator), kind]
+        parts += [crops(x, _JUDGED, options["size"], _NOISE, generator), kind]
     return WholeBatch(tuple(parts), batches.record)
 
 

@@ -29,7 +29,7 @@ def model(options: Values, hyper: Values) -> torch.nn.Module:
 
 
 def margin(model: Any, good: torch.Tensor, bad: torch.Tensor) -> torch.Tensor:
-    """How much more than the reference the policy prefers the first of two answers, `[N]`."""
+    """Margin `[N]` by which the policy prefers the first of two answers more than the reference does."""
 
     def ratio(tokens: torch.Tensor) -> torch.Tensor:
         policy, reference = (likelihoods(x, tokens, tokens.shape[1] // 2) for x in (model, model.reference))

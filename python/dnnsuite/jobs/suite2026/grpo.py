@@ -16,8 +16,8 @@ from ..._lazy import torch
 from ...data.batches import BatchesInTurn, Rollouts, shuffled
 from .._job import JobConfig
 from ..declared_job import declare
-from ..workload import Card, Made, Metric, Preset, Rate, Values, Workload, models
-from .decoder import BILLION, SIZES, flops_per_token, likelihoods, taught
+from ..workload import Card, Made, Metric, Preset, Rate, Values, Workload
+from .decoder import BILLION, SIZES, answered, flops_per_token, likelihoods, taught
 
 _LETTERS, _GROUP, _PARTS = 10, 8, 2
 _LOW, _HIGH = 0.8, 1.28
@@ -29,19 +29,6 @@ def prompts(count: int, length: int, generator: torch.Generator, held_out: bool 
     found = torch.randint(_LETTERS, (count, length), generator=generator)
     found[:, 0] = _LETTERS - 1 if held_out else found[:, 0] % (_LETTERS - 1)
     return F.pad(found, (0, 1), value=_LETTERS)
-
-
-def answered(model: Any, tokens: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
-    """Prompts with answers, sampled or (without a generator) the likeliest letters."""
-    for _ in range(tokens.shape[1] - 1):
-        chances = models.widened(model(tokens)[:, -1]).softmax(-1)
-        after = (
-            chances.argmax(-1, keepdim=True)
-            if generator is None
-            else torch.multinomial(chances.cpu(), 1, generator=generator).to(tokens.device)
-        )
-        tokens = torch.cat([tokens, after], 1)
-    return tokens
 
 
 def right(tokens: torch.Tensor) -> torch.Tensor:
@@ -86,7 +73,6 @@ def _examples(options: Values) -> Any:
 
 def unseen(config: JobConfig, options: Values) -> BatchesInTurn:
     """Prompts that are not trained on, 256 in a batch."""
-
     draw = lambda generator: (prompts(256, options["prompt"], generator, held_out=True),)  # noqa: E731
     return BatchesInTurn.drawn(draw, 9, "letters to bring in order")
 
@@ -124,8 +110,7 @@ declare(
             source=("shao2024",),
             about=(
                 "letters to bring in order in place of R2E-Gym's tasks",
-                "answers are sampled without a cache of keys and values; 16 prompts with 8 answers each fill 80 GB in "
-                "fp32",
+                "answers are sampled without a cache of keys and values; 16 prompts of 8 fill 80 GB in fp32",
                 "a model of random weights is never rewarded: at quick size all seeds begin at one that has learned "
                 "from 60 batches of examples, which answers 0.71 of the prompts",
             ),

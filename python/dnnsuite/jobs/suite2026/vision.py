@@ -46,6 +46,22 @@ def pictures(
     )  # fmt: skip
 
 
+def crops(
+    x: torch.Tensor, part: tuple[float, float], size: int, noise: float, generator: torch.Generator
+) -> torch.Tensor:
+    """Squares of a random part of the area of pictures `[N, C, S, S]`, of a random contrast and in noise."""
+    count, channels = x.shape[:2]
+    side = (part[0] + (part[1] - part[0]) * torch.rand(count, generator=generator)).sqrt()
+    middle = (1 - side)[:, None] * (2 * torch.rand(count, 2, generator=generator) - 1)
+    place = torch.zeros(count, 2, 3)
+    place[:, 0, 0] = place[:, 1, 1] = side
+    place[:, :, 2] = middle
+    grid = F.affine_grid(place, [count, channels, size, size], align_corners=False)
+    found = F.grid_sample((x + 1) / 2, grid, align_corners=False)
+    contrast = 0.5 + torch.rand(count, 1, 1, 1, generator=generator)
+    return contrast * found + noise * torch.randn(found.shape, generator=generator)
+
+
 def counted(make: Callable[[Values], torch.nn.Module], options: Values) -> float:
     """Operations of a step on a picture, as torch counts them for convolutions without groups, on the meta device."""
     from torch.utils.flop_counter import FlopCounterMode
@@ -75,7 +91,7 @@ def smoothed_loss(model: Any, x: torch.Tensor, classes: torch.Tensor) -> torch.T
 
 
 def of_classes(quick: float) -> dict[str, Any]:
-    """What all classifiers of pictures have in common, with their target at quick size."""
+    """Fields of all classifiers of pictures, with their target at quick size."""
     return {
         "unit": "images", "data": pictures, "held_out": functools.partial(pictures, train=False), "loss": smoothed_loss,
         "metric": Metric("accuracy", accuracy, "more", {"quick": quick, "default": 0.8}),
