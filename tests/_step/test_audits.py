@@ -164,6 +164,28 @@ def test_audits_pass_with_autocast_and_a_scaler():
         assert runner.audits_passed > 4
 
 
+class Redundancy(torch.nn.Module):
+    """Barlow Twins' loss writes into a diagonal, whose gradient is copied from an expanded one."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        z = self.inner(x)
+        return torch.diagonal(z.T @ z).add_(-1).pow_(2).sum()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_audit_puts_nothing_back_that_a_step_only_reads(threads):
+    array = dnnsuite.fuse([Redundancy() for _ in range(3)])
+    optimizer = optim.SGD(array.parameters(), lr=0.01)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x), threads=threads, width=3, audit=1) as runner:
+        for x in torch.randn(6, 3, 5, 3):
+            runner.step(x).losses()
+        assert runner.audits_passed > 1
+
+
 def test_a_run_of_a_thousand_steps_has_two_audits_and_one_in_each_thousand_more():
     array = dnnsuite.fuse([torch.nn.Linear(2, 1) for _ in range(2)])
     batch = torch.randn(2, 4, 2), torch.ones(2, 4, 1)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A later runner of equal models, in the same process, against separate models in float64."""
 
+import types
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -218,3 +220,28 @@ def test_new_models_begin_with_their_own_counters_and_the_others_go_on(runs):
             torch.testing.assert_close(found[index].detach(), loss.detach(), rtol=1e-9, atol=1e-11)
     if runner:
         runner.close()
+
+
+class Configured(torch.nn.Module):
+    """Its first forward sets a value in an object, as those of transformers note the kind of their problem."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.config = torch.nn.Linear(4, 2), types.SimpleNamespace(problem=None)
+
+    def forward(self, x):
+        if self.config.problem is None:
+            self.config.problem = "single"
+        return self.a(x).square() * (2 if self.config.problem == "single" else 1)
+
+
+@pytest.mark.parametrize("width", [1, 2, B])
+def test_a_later_runner_sets_what_the_first_step_sets(width):
+    for _ in range(3):
+        array = dnnsuite.fuse([Configured() for _ in range(B)])
+        optimizer = optim.SGD(array.parameters(), lr=0.1)
+        with StepRunner(array, optimizer, lambda a, x: a(x).mean((1, 2)), threads=1, width=width, audit=1) as runner:
+            for x in torch.randn(8, B, 3, 4):
+                runner.step(x).losses()
+            assert (runner.mode, runner.audits_passed > 0) == ("captured", True)
+        assert array[0].config.problem == "single"

@@ -145,8 +145,9 @@ class Exchange:
         """Offer a recording to other shards."""
         if self._known is None or not way.facts:
             return
-        if made is not None:
-            self._known.keep(made, self._objects())
+        if made is not None and self._subject is not None:
+            now = self._facts_of(self._subject, self._known.era)  # what the first step has set is there for the next
+            self._known.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
         self.give_up(way, alone=made is None or not made.settled)
 
     def give_up(self, attempt: Attempt | Way, alone: bool = True) -> None:

@@ -4,6 +4,7 @@ the same models after an edit and, as a pattern, for other layouts of batch."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 import types
@@ -294,13 +295,14 @@ class Recordings:
             if alone and facts not in self._alone:
                 self._alone.append(facts)
 
-    def keep(self, made: Proven, objects: Sequence[Any] = ()) -> None:
-        """Keep a recording that was compared with its step as written; its code sees `objects`."""
+    def keep(self, made: Proven, objects: Sequence[Any] = (), facts: Facts = ()) -> None:
+        """Keep a recording that was compared with its step as written; its code sees `objects`. Shards of this runner
+        have made the first step too; `facts` are those after it, for others, whose code has not run."""
         with self._lock:
             self._proven = [one for one in self._proven if one.key != made.key or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
         if self._shared and not made.others and made.numbers is None and not _is_own(made.facts, self.era):
-            SHARED.keep(objects, made)
+            SHARED.keep(objects, made if facts in ((), made.facts) else dataclasses.replace(made, facts=facts))
 
     def follows(self, made: Proven) -> bool:
         """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""

@@ -157,11 +157,11 @@ class Script:
         found: set[int] = set()
         for call in self.plan.calls:
             known = known_operator(call.op)
-            if call.views:
-                origins = [source[slot] for slot in slots_of(call.arguments) if slot in source]
+            written = written_slots(known, call.arguments) if call.writes else ()
+            if call.views:  # of what is written, where something is: `copy_` returns a view of its first tensor
+                origins = [source[s] for s in written or slots_of(call.arguments) if s in source]
                 source |= {slot: origins[0] for slot in slots_in(call.outputs) if origins}
-            if call.writes:
-                found |= {source[s] for s in written_slots(known, call.arguments) if s in source}
+            found |= {source[s] for s in written if s in source}
         return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
     def bound(self, plan: ReplayPlan, begin: Mapping[int, torch.Tensor] | None = None) -> Script:
