@@ -8,11 +8,12 @@ call of their own.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import bitsandbytes
 import torch
-from bitsandbytes.functional import dequantize_4bit
+from bitsandbytes.functional import _convert_weight_packed_for_cpu_inverse, dequantize_4bit
 from peft.tuners.lora import bnb as of_peft
 
 from .._fuse.layer_table import register
@@ -30,13 +31,18 @@ class Linear4bit(HeldLayer):
 
     def __init__(self, layer: torch.nn.Module, *, B: int) -> None:
         super().__init__(layer, B=B)
+        # In eval mode on a CPU bitsandbytes packs the layer's own weight anew, in another order and for products that
+        # have no gradient: this one computes with the weight and the state as they were.
         weight: Any = layer.weight
-        self.__dict__["packed"] = weight.detach().as_subclass(torch.Tensor)
+        packed, state = weight.detach().as_subclass(torch.Tensor), copy.copy(weight.quant_state)
+        if getattr(state, "packing_format_for_cpu", False):
+            packed, state = _convert_weight_packed_for_cpu_inverse(packed, state)
+        self.__dict__.update(packed=packed, state=state)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         dtype = self.layer.compute_dtype or x.dtype
         bias = None if self.layer.bias is None else self.layer.bias.to(dtype)
-        product = _ProductOf4Bits.apply(x.to(dtype), bias, self.packed, self.layer.weight.quant_state)
+        product = _ProductOf4Bits.apply(x.to(dtype), bias, self.packed, self.state)
         return product.to(x.dtype)
 
 
