@@ -15,6 +15,7 @@ import bitsandbytes
 import torch
 from bitsandbytes.functional import _convert_weight_packed_for_cpu_inverse, dequantize_4bit
 from peft.tuners.lora import bnb as of_peft
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._fuse.layer_table import register
 from .divided import HeldLayer
@@ -22,6 +23,9 @@ from .lora import LoraLinear
 from .places import KINDS
 
 __all__ = ["Linear4bit", "Linear8bitLt", "Lora4bit", "Lora8bit"]
+
+
+_before: Any = WeakTensorKeyDictionary()  # weights of layers, and their states, before they were packed anew
 
 
 class Linear4bit(HeldLayer):
@@ -34,10 +38,11 @@ class Linear4bit(HeldLayer):
         # In eval mode on a CPU bitsandbytes packs the layer's own weight anew, in another order and for products that
         # have no gradient: this one computes with the weight and the state as they were.
         weight: Any = layer.weight
-        packed, state = weight.detach().as_subclass(torch.Tensor), copy.copy(weight.quant_state)
-        if getattr(state, "packing_format_for_cpu", False):
-            packed, state = _convert_weight_packed_for_cpu_inverse(packed, state)
-        self.__dict__.update(packed=packed, state=state)
+        if weight not in _before or not getattr(weight.quant_state, "packing_format_for_cpu", False):
+            held = weight.detach().as_subclass(torch.Tensor), copy.copy(weight.quant_state)
+            repacked = getattr(weight.quant_state, "packing_format_for_cpu", False)  # which rounds the scales
+            _before[weight] = _convert_weight_packed_for_cpu_inverse(*held) if repacked else held
+        self.__dict__.update(zip(("packed", "state"), _before[weight], strict=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         dtype = self.layer.compute_dtype or x.dtype
