@@ -6,6 +6,7 @@ import copy
 import bitsandbytes
 import pytest
 import torch
+import transformers
 
 import dnnsuite
 from dnnsuite import optim
@@ -89,6 +90,38 @@ def test_steps_are_those_of_pefts_models(kind, base):
         mine, theirs = ({n: p for n, p in one.named_parameters() if p.requires_grad} for one in (array[index], model))
         torch.testing.assert_close(mine, theirs, **tolerance)
     assert all(torch.equal(value, before[name]) for name, value in base.state_dict().items())
+
+
+def test_rows_train_as_the_padded_batch_does_also_after_an_evaluation():
+    """In eval mode bitsandbytes repacks a layer for products without a gradient, on some processors."""
+    sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    base = quantized(transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=30, **sizes)), four("nf4"))
+    array = dnnsuite.adapt(base, [lora(2, ["q_proj", "up_proj"]), lora(5, ["v_proj"])], seeds=SEEDS[:2])
+    for parameter in trained(array):
+        torch.nn.init.normal_(parameter, std=0.05)
+    rows = [[{"input_ids": [1, 2, 3, 4, 5]}], [{"input_ids": [7, 8]}, {"input_ids": [9, 3, 4]}]]
+    batch = dnnsuite.adapters.collate(rows)
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    with torch.no_grad():
+        array.eval()(input_ids=ids)
+        base.eval()(input_ids=ids[0])
+    array.train()
+    found = dnnsuite.adapters.losses.next_token(array, batch)
+    assert not array.padding()
+    logits = array(input_ids=ids, attention_mask=mask).logits[..., :-1, :].log_softmax(-1)
+    wanted = mask[..., 1:] * logits.gather(-1, ids[..., 1:, None]).squeeze(-1)
+    wanted = -wanted.sum((1, 2)) / mask[..., 1:].sum((1, 2))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    mine, theirs = (torch.autograd.grad(losses.sum(), trained(array)) for losses in (found, wanted))
+    for a, b in zip(mine, theirs, strict=True):
+        assert b.any()
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_rows_of_int8_with_a_threshold_are_padded():
+    array = dnnsuite.adapt(quantized(llama(), eight(0.5)), [lora(2, ["q_proj"])] * 2, seeds=SEEDS[:2])
+    assert "of int8, chooses columns by all rows of a call" in array.padding()
 
 
 def test_a_model_is_saved_loaded_added_and_taken_away(tmp_path):

@@ -8,12 +8,14 @@ call of their own.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, ClassVar
 
 import bitsandbytes
 import torch
-from bitsandbytes.functional import dequantize_4bit
+from bitsandbytes.functional import _convert_weight_packed_for_cpu_inverse, dequantize_4bit
 from peft.tuners.lora import bnb as of_peft
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._fuse.layer_table import register
 from .divided import HeldLayer
@@ -23,6 +25,9 @@ from .places import KINDS
 __all__ = ["Linear4bit", "Linear8bitLt", "Lora4bit", "Lora8bit"]
 
 
+_before: Any = WeakTensorKeyDictionary()  # weights of layers, and their states, before they were packed anew
+
+
 class Linear4bit(HeldLayer):
     """`bitsandbytes.nn.Linear4bit` (NF4, FP4) of B models: `[B, *, in]` to `[B, *, out]`."""
 
@@ -30,13 +35,19 @@ class Linear4bit(HeldLayer):
 
     def __init__(self, layer: torch.nn.Module, *, B: int) -> None:
         super().__init__(layer, B=B)
+        # In eval mode on a CPU bitsandbytes packs the layer's own weight anew, in another order and for products that
+        # have no gradient: this one computes with the weight and the state as they were.
         weight: Any = layer.weight
-        self.__dict__["packed"] = weight.detach().as_subclass(torch.Tensor)
+        if weight not in _before or not getattr(weight.quant_state, "packing_format_for_cpu", False):
+            held = weight.detach().as_subclass(torch.Tensor), copy.copy(weight.quant_state)
+            repacked = getattr(weight.quant_state, "packing_format_for_cpu", False)  # which rounds the scales
+            _before[weight] = _convert_weight_packed_for_cpu_inverse(*held) if repacked else held
+        self.__dict__.update(zip(("packed", "state"), _before[weight], strict=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         dtype = self.layer.compute_dtype or x.dtype
         bias = None if self.layer.bias is None else self.layer.bias.to(dtype)
-        product = _ProductOf4Bits.apply(x.to(dtype), bias, self.packed, self.layer.weight.quant_state)
+        product = _ProductOf4Bits.apply(x.to(dtype), bias, self.packed, self.state)
         return product.to(x.dtype)
 
 

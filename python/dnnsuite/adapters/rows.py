@@ -25,7 +25,9 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from .. import nn
+from .._fuse.layer_table import RULES
 from ..errors import Error
+from .base import is_quantized
 from .head import log_probs_of
 from .lora import LoraLinear
 
@@ -389,7 +391,12 @@ def _prepared(own: torch.nn.Module) -> torch.nn.Module:
     if not hasattr(own.config, "num_hidden_layers") or not hasattr(own.config, "vocab_size"):
         raise NotInRows("the base's config does not say how many layers and words it has")
     ALL_ATTENTION_FUNCTIONS.register(_NAME, _attention)
-    for module in own.modules():
+    for path, module in list(own.named_modules()):
+        if is_quantized(module):  # which computes as in an array: its own forward may repack what all models hold
+            if getattr(getattr(module, "state", None), "threshold", 0.0):
+                raise NotInRows(f"{path}, of int8, chooses columns by all rows of a call")
+            above, _, name = path.rpartition(".")
+            own.get_submodule(above)._modules[name] = RULES[type(module)].from_models([module])
         if vars(module).get("_gradient_checkpointing_func") is not None:
             vars(module)["_gradient_checkpointing_func"] = _checkpointed
     for config in _configs(own):

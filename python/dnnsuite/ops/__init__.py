@@ -23,7 +23,6 @@ from ._layer_norm import bias_dropout_add_layer_norm, layer_norm
 from ._linear import linear
 from ._linear_cross_entropy import chunk_rows as chunk_rows
 from ._linear_cross_entropy import linear_cross_entropy
-from ._low_rank import adds_low_rank as adds_low_rank
 from ._low_rank import low_rank, low_rank_update
 from ._matmul import matmul
 from ._max_over import max_over

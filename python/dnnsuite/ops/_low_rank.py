@@ -128,19 +128,13 @@ class _LowRank(torch.autograd.Function):
         )
 
 
-def _gradients(
-    grad: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, counts: Sequence[int], p: Any, rng: Any
-) -> tuple[Tensor, ...]:
+def _gradients(grad: Tensor, x: Tensor, down: Tensor, up: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     """Compute the gradients of x, down and up by torch's operators, which can be differentiated again."""
-    dropped = _dropped(x.to(down.dtype), counts, p, rng)
-    rows = [t.to(down.dtype).split(counts) if counts else t.to(down.dtype).unbind() for t in (grad, dropped)]
-    each = []
-    for g, own, a, b, s in zip(*rows, down, up, scale, strict=True):
-        back = s * (g @ b)
-        each.append((back @ a, back.T @ own, s * (g.T @ (own @ a.T))))
-    of_x, of_down, of_up = zip(*each, strict=True)
-    dx = _dropped(torch.cat(of_x) if counts else torch.stack(of_x), counts, p, rng)
-    return dx.to(x.dtype), torch.stack(of_down), torch.stack(of_up)
+    given = [t.view_as(t).requires_grad_() for t in (x, down, up)]
+    scale, counts, p, rng = rest
+    dropped = _dropped(given[0].to(down.dtype), counts, p, rng)
+    out = _composition(torch.zeros_like(grad), dropped, *given[1:], scale, counts)
+    return torch.autograd.grad(out, given, grad, create_graph=True)
 
 
 def _dropped(x: Tensor, counts: Sequence[int], p: Tensor | None, rng: Tensor | None) -> Tensor:
@@ -165,8 +159,8 @@ def _composition(y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, 
 _apply = applied(_LowRank)
 
 
-def adds_low_rank(y: Tensor, x: Tensor, down: Tensor, up: Tensor) -> bool:
-    """Return True if `low_rank_update` is there and pays: on a GPU for which Triton compiles, for ranks up to 128 in
+def _has_kernel(y: Tensor, x: Tensor, down: Tensor, up: Tensor) -> bool:
+    """Return True if `low_rank_update` pays: on a GPU for which Triton compiles, for ranks up to 128 in
     float32 on a base of 16 bits, without autocast and transforms."""
     return (
         x.is_cuda
@@ -214,7 +208,7 @@ def low_rank(
     if x.dtype == y.dtype in wide and on_cpu(x) and on_cpu(y) and own_products(down, up, scale) and not tracing():
         return _apply(y, x, down, up, scale, p, rng, None, ranks, counts, 0).view(whole)
     x = x if p is None else _dropped(x.to(down.dtype), counts, p, rng)
-    if adds_low_rank(y, x, down, up):
+    if _has_kernel(y, x, down, up):
         begin = offsets() if offsets is not None and counts else None
         return low_rank_update(y, x, down, up, scale, begin, max(counts, default=0)).view(whole)
     return _composition(y, x, down, up, scale, counts).view(whole)
