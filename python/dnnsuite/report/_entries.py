@@ -170,7 +170,10 @@ def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
     """Entries that were measured, in runs that count: a run does not where one of its copies failed."""
     known = list(entries)
-    good = counting(((entry.job, entry.run), entry.ok) for entry in known)
+    good = counting(
+        ((entry.job, entry.run), entry.ok, entry.device, entry.copies if entry.kind == "suite" else 1)
+        for entry in known
+    )
     return [entry for entry in known if entry.ok and (entry.job, entry.run) in good]
 
 
