@@ -99,7 +99,7 @@ def test_a_suite_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
     assert (said["suite"], said["ok"]) == ("toy-nap", True)
     assert [(run["job"], run["status"]) for run in said["runs"]] == [("toy-nap", "ok")]
     assert said["out"].startswith("dnnsuite-runs/toy-nap-")
-    assert "[ 1/ 1] toy-nap: passed in " in captured.err
+    assert "[1/1] toy-nap: passed in " in captured.err
     assert status("run", *TOY, "--resume") == 0  # the last one, whole already
     assert "0 of 1 to run" in capsys.readouterr().err
     assert status("run", *TOY, "--resume", "--quiet") == 0

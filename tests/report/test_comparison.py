@@ -24,6 +24,13 @@ def test_text_has_a_line_for_each_point_and_what_would_tell() -> None:
     assert "\x1b" not in text
 
 
+def test_what_is_true_of_several_points_is_said_once() -> None:
+    busy = [Compared(name, "same", 1.0, 0.99, 1.01, remarks=("contended",)) for name in ("vae", "ssd")]
+    text = comparison_text(busy, ("A", "B"), [])
+    assert "vae, ssd: contended" in text
+    assert text.count("contended") == 1
+
+
 def test_markdown_is_a_table_with_the_bad_first() -> None:
     lines = comparison_markdown(POINTS, ("A", "B"), fail_on(["slower:5%,failed"])).splitlines()
     assert lines[0] == "### Speed: 1 slower, 1 same, 1 inconclusive, 1 failed"

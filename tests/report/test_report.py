@@ -149,7 +149,9 @@ def test_a_pass_says_no_more_than_it_knows(mila_tree, suite):
     assert report.make([mila_tree], "baselines", "RTX").headline == "PASS on the mean of all jobs"
     every = report.make([mila_tree], "baselines")
     assert (every.verdict, every.headline) == ("PASS", "PASS, with no target")
-    assert report.make([suite(record(failure="oom"))]).headline == "FAIL"
+    bad = report.make([suite(record(failure="oom"))])
+    assert bad.headline == "FAIL"
+    assert "verdict: FAIL\n- oom: 1, listed below\n- Bench Passes (0 of " in report.text(bad)
     one = report.make([suite(record(), directory="one")])
     assert (one.verdict, one.headline, one.passed) == ("NOT ENOUGH RUNS", "NOT ENOUGH RUNS: 1 of 4", False)
     assert 'class="verdict OPEN"' in report.html(one)

@@ -135,11 +135,19 @@ def test_points_that_failed_or_are_missing() -> None:
     assert found["new"].reasons == ("only in the candidate",)
 
 
+def test_a_run_of_which_the_record_of_a_copy_is_lost_does_not_count() -> None:
+    shares = [runs([100.0, 101.0, 100.5], share=str(i), copies=2) for i in range(2)]
+    lost = [runs([100.0, 101.0, 180.0], "B", share="0", copies=2), runs([100.0, 101.0], "B", share="1", copies=2)]
+    (found,) = compare(pd.concat(shares), pd.concat(lost))
+    assert found.runs == (3, 2)
+    assert found.remarks == ("1 of 3 runs of the candidate do not count: a copy has no record",)
+
+
 def test_runs_that_failed_in_part_are_told_and_do_not_count() -> None:
     baseline = runs([100.0, 100.1, 100.0, 100.1])
     (found,) = compare(baseline, runs([50.0, math.nan, 50.1, 50.0], "B", message="no memory"))
     assert (found.verdict, found.runs, found.failed) == ("slower", (4, 3), (0, 1))
-    assert found.remarks == ("1 of 4 runs of the candidate failed and do not count: crash: no memory",)
+    assert found.remarks == ("1 of 4 runs of the candidate do not count: crash: no memory",)
     alone = runs([150.0, 100.0, 100.6], "B", share="0", copies=2)  # the other copy left it the machine in the first run
     other = runs([math.nan, 100.0, 100.6], "B", share="1", copies=2)
     shares = [runs([100.0, 101.0, 100.5], share=str(i), copies=2) for i in range(2)]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite.errors import InvalidArgument
+from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.tuning.checks import at_least_1, check_evaluate, check_factory, check_loss, checked_part, sign_of
 
 
@@ -90,3 +90,14 @@ def swept(**given):
 def test_what_belongs_to_a_plain_loop_is_refused_with_what_to_write(given, message):
     with pytest.raises(InvalidArgument, match=message):
         swept(**given)
+
+
+def test_an_argument_that_a_schedule_needs_is_named():
+    x = torch.randn(16, 4)
+    with pytest.raises(
+        Error, match=r"CosineAnnealingLR needs T_max: scheduler=\('CosineAnnealingLR', \{'T_max': \.\.\.\}\)"
+    ):
+        dnnsuite.sweep(
+            lambda config: torch.nn.Linear(4, 2), {"lr": [0.1]}, (x, x[:, :2]), batch_size=8, out=False, quiet=True,
+            scheduler="CosineAnnealingLR",
+        )  # fmt: skip

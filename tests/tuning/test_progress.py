@@ -25,6 +25,14 @@ def test_quiet_in_a_log_file():
     assert "of 2 is the best: train_loss" in text
 
 
+def test_the_time_of_a_resumed_sweep_is_said_to_be_that(tmp_path):
+    x = torch.randn(16, 4)
+    how = {"batch_size": 8, "out": tmp_path / "out", "quiet": True}
+    for resume in (False, True):
+        sweep = dnnsuite.sweep(lambda c: torch.nn.Linear(4, 2), {"lr": [0.1, 0.2]}, (x, x[:, :2]), resume=resume, **how)
+        assert ("since the resume" in sweep.describe()) == resume
+
+
 def test_on_a_terminal():
     assert "is the best" in shown(True)
 

@@ -96,8 +96,8 @@ __all__ = [
     "look_at_what_is_differentiated", "lost", "made_by_dynamo", "mark_parameter", "mark_stepped", "methods_of_tensors",
     "no_capture", "no_fuse", "not_compiled", "own_parametrizations", "profiler_recording", "sample_dirichlet",
     "standard_gamma", "standard_gamma_grad", "step_hooks", "take_over_clipping", "take_over_fan_counts", "to_copy",
-    "transforming", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten", "uncompiled", "uncompiled_class", "unsafe_view",
-    "weight_norm", "wrapper_subclass",
+    "transforming", "tree_flatten", "tree_leaves", "tree_map", "tree_unflatten", "uncompiled", "uncompiled_class",
+    "unsafe_view", "weight_norm", "wrapper_subclass",
 ]  # fmt: skip
 
 no_fuse: str | None = reason_against("fuse")

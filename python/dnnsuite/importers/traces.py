@@ -122,7 +122,7 @@ class Ranks:
         table: a row for each rank.
         tables: the tables of all ranks by name, with a column `rank`.
         straggler: the rank that the others wait for; None if they wait less than 1 % of the time.
-        verdict: that in a sentence.
+        verdict: a sentence that says so.
     """
 
     table: pd.DataFrame

@@ -25,7 +25,7 @@ class Outcome:
     """Result of a command.
 
     Attributes:
-        returncode: as in `subprocess`: minus the number of the signal that ended it.
+        returncode: exit status, or, like in `subprocess`, minus the number of the signal that ended it.
         timed_out: True if it was ended after its time limit.
         oom_killed: True if a process was killed for memory; None if that is unknown.
         oom_scope: the limit that was hit: `group` (its own), `outside` (a limit further up, or the memory of the
@@ -34,7 +34,7 @@ class Outcome:
         elapsed_s: wall time; `cpu_seconds` is CPU time of all its processes.
         memory_peak_bytes: largest memory of its group; None if unknown.
         level: isolation it had: cgroup, affinity or none.
-        verified: what was read back from the kernel, by name.
+        verified: settings read back from the kernel, by name.
     """
 
     returncode: int

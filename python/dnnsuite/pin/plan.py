@@ -56,7 +56,7 @@ class Plan:
     Attributes:
         slots: the shares; `all` is the whole machine as one share.
         gpus: the GPUs that they divide.
-        locality: how near to its GPU the cores of a share are, and `smt` whether hardware threads are used: the words
+        locality: nearness of a share's cores to its GPU, and `smt` the use of hardware threads, in the words
             of `dnnsuite pin plan`.
         reserve_bytes: memory that stays free for the machine.
         comparable: True if measurements in the shares may be compared; otherwise `reasons` says why not.

@@ -175,7 +175,15 @@ def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
     """Entries that were measured, in runs that count: a run does not where a copy failed or is inconclusive."""
     known = list(entries)
-    good = counting(((entry.job, entry.run), entry.ok and not entry.inconclusive) for entry in known)
+    good = counting(
+        (
+            (entry.job, entry.run),
+            entry.ok and not entry.inconclusive,
+            entry.device,
+            entry.copies if entry.kind == "suite" else 1,
+        )
+        for entry in known
+    )
     return [entry for entry in known if (entry.job, entry.run) in good]
 
 

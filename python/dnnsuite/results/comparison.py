@@ -232,7 +232,7 @@ def _measured(side: pd.DataFrame, copies: int) -> pd.DataFrame:
     A run of which a copy failed is left out: the others had more of the machine.
     """
     ok = (side["status"] == "ok") & (side["value"] > 0) & (side["value"] < math.inf)
-    whole = side[side["run_key"].isin(pool.counting(zip(side["run_key"], ok, strict=True)))]
+    whole = side[pool.whole_runs(side, side["run_key"], ok)]
     if whole.empty:
         return whole
     made = whole.groupby("run_key", sort=False)
@@ -253,7 +253,7 @@ def _remarks(sides: Sequence[pd.DataFrame], good: Sequence[pd.DataFrame]) -> lis
         every = side["run_key"].nunique()
         if 0 < len(measured) < every:
             why = "; ".join(_failures(side))
-            found.append(f"{every - len(measured)} of {every} runs of the {name} failed and do not count: {why}")
+            found.append(f"{every - len(measured)} of {every} runs of the {name} do not count: {why}")
         kept = side[side["run_key"].isin(measured["run_key"])] if len(measured) else side[:0]
         flagged = kept[kept["disturbances"] != ""]
         if len(flagged):
@@ -267,7 +267,8 @@ def _failures(side: pd.DataFrame) -> tuple[str, ...]:
     said = (
         f"{row['failure'] or 'failed'}: {row['message']}" for row in side.to_dict("records") if row["status"] != "ok"
     )
-    return tuple(dict.fromkeys(said))[:3] or ("no rate was measured",)
+    nothing = "a copy has no record" if (side["value"] > 0).all() else "no rate was measured"
+    return tuple(dict.fromkeys(said))[:3] or (nothing,)
 
 
 def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[str]) -> list[str]:

@@ -30,17 +30,27 @@ _MAY_BE_UNKNOWN = (
 MANY_SKIPPED = 0.1  # share of steps without the optimizer's work, from which on a rate is that of something else
 
 
-def counting(copies: Iterable[tuple[Hashable, bool]]) -> set[Hashable]:
-    """Return the runs that count, of (run, whether it ended well) of each copy that shares the machine.
+def counting(copies: Iterable[tuple[Hashable, bool, str, int]]) -> set[Hashable]:
+    """Return the runs that count, of (run, whether it ended well, its share, number of copies) of each copy.
 
     Where one copy failed the others had more of the machine, so nothing that they measured is of the run that was
-    asked for.
+    asked for. Where the record of one is missing or damaged, nobody knows.
     """
     failed: set[Hashable] = set()
-    runs: set[Hashable] = set()
-    for run, ok in copies:
-        (runs if ok else failed).add(run)
-    return runs - failed
+    shares: dict[Hashable, set[str]] = {}
+    least: dict[Hashable, int] = {}
+    for run, ok, share, count in copies:
+        shares.setdefault(run, set()).add(share)
+        least[run] = count
+        if not ok:
+            failed.add(run)
+    return {run for run, found in shares.items() if run not in failed and len(found) >= least[run]}
+
+
+def whole_runs(table: pd.DataFrame, runs: pd.Series, ok: pd.Series) -> pd.Series:
+    """Return for each row whether its run, named in `runs`, counts; in a suite all copies have to be there."""
+    copies = table["copies"].where(table["kind"] == "suite", 1)
+    return runs.isin(counting(zip(runs, ok, table["share"], copies, strict=True)))
 
 
 class UnlikeRuns(Error):
@@ -133,9 +143,9 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def ended_well(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of runs that count: that ended well, as all copies did that shared the machine."""
+    """Return the rows of runs that ended well, as all copies did that shared the machine and have a record."""
     ok, runs = table["status"] == "ok", run_keys(table)
-    return table[ok & runs.isin(counting(zip(runs, ok, strict=True)))]
+    return table[ok & whole_runs(table.assign(copies=1), runs, ok)]
 
 
 def run_keys(table: pd.DataFrame) -> pd.Series[str]:

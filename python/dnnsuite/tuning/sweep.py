@@ -245,7 +245,7 @@ def _way_on(place: Place | None) -> str:
     """Say in a sentence how an interrupted sweep is continued."""
     root = None if place is None else place.root
     if root is None:
-        return "nothing is kept without a directory: leave out=False away"
+        return "nothing is kept without a directory: do not pass out=False"
     return f"the trials are kept in {root}; to continue, repeat the call with out={str(root)!r}, resume=True"
 
 
