@@ -7,7 +7,6 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -50,15 +49,16 @@ def _called(kind: Any) -> dict[str, Any]:
     callers: list[Any] = [kind.forward]
     for caller in callers:
         inside = getattr(caller, "__module__", None) == library.__name__
-        for before, one in itertools.pairwise((None, *dis.get_instructions(caller))):
-            name, place = one.argval, before and before.argval
+        name = None
+        for one in dis.get_instructions(caller):
+            before, name = name, one.argval
             if not isinstance(name, str):
                 continue
             called = getattr(library, name, None)
-            if callable(called) and (place == "F" or (inside and one.opname == "LOAD_GLOBAL")):
+            if callable(called) and (before == "F" or (inside and one.opname == "LOAD_GLOBAL")):
                 found[name] = called
             else:
-                called = getattr(kind, name, None) if place == "self" else None
+                called = getattr(kind, name, None) if before == "self" else None
             if inspect.isfunction(called) and called not in callers:
                 callers.append(called)
     return found
