@@ -49,7 +49,7 @@ def _called(kind: Any) -> dict[str, Any]:
     callers: list[Any] = [kind.forward]
     for caller in callers:
         inside = getattr(caller, "__module__", None) == library.__name__
-        name = None
+        name: Any = None
         for one in dis.get_instructions(caller):
             before, name = name, one.argval
             if not isinstance(name, str):
