@@ -106,7 +106,7 @@ class _LowRank(torch.autograd.Function):
         needs_y, needs_x, needs_down, needs_up = ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():
             counts = rows if offsets is None else offsets.diff().tolist()
-            found = _gradients(grad, x, down, up, scale, counts, p, rng)
+            found: tuple[Any, ...] = _gradients(grad, x, down, up, scale, counts, p, rng)
         elif ranks is None:
             across = up.transpose(1, 2), down.transpose(1, 2), scale
             dx, back = _updated(None, grad, *across, offsets, most, x.dtype)
@@ -130,11 +130,11 @@ class _LowRank(torch.autograd.Function):
 
 def _gradients(grad: Tensor, x: Tensor, down: Tensor, up: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     """Compute the gradients of x, down and up by torch's operators, which can be differentiated again."""
-    given = [t.view_as(t).requires_grad_() for t in (x, down, up)]
+    x, down, up = (t.view_as(t).requires_grad_() for t in (x, down, up))
     scale, counts, p, rng = rest
-    dropped = _dropped(given[0].to(down.dtype), counts, p, rng)
-    out = _composition(torch.zeros_like(grad), dropped, *given[1:], scale, counts)
-    return torch.autograd.grad(out, given, grad, create_graph=True)
+    dropped = _dropped(x.to(down.dtype), counts, p, rng)
+    out = _composition(torch.zeros_like(grad), dropped, down, up, scale, counts)
+    return torch.autograd.grad(out, (x, down, up), grad, create_graph=True)
 
 
 def _dropped(x: Tensor, counts: Sequence[int], p: Tensor | None, rng: Tensor | None) -> Tensor:
@@ -150,7 +150,8 @@ def _dropped(x: Tensor, counts: Sequence[int], p: Tensor | None, rng: Tensor | N
 def _composition(y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, counts: Sequence[int]) -> Tensor:
     if counts:
         each = zip(y.split(counts), x.split(counts), down, up, scale, strict=True)
-        return torch.cat([_composition(*(t[None] for t in own), ()) for own in each], 1)[0]
+        rows = [_composition(own[None], z[None], a[None], b[None], s[None], ()) for own, z, a, b, s in each]
+        return torch.cat(rows, 1)[0]
     hidden = linear(x.to(down.dtype), down, in_order=True)
     product = linear(hidden * scale.view(-1, 1, 1), up, in_order=True)
     return (y + product).to(y.dtype)
