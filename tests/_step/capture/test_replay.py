@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The library that replays steps as boxed calls, by itself (`cpp/replay`)."""
 
+import sys
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -196,6 +198,39 @@ def test_threads_run_one_program_at_a_time_each(operator):
     for thread in threads:
         thread.join()
     assert results == {0: 1, 1: 3, 2: 5}
+
+
+@pytest.fixture
+def no_switches():
+    """Python's lock goes to another thread only where it is released."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_pythons_lock_is_released(no_switches):
+    turns, done = [0], threading.Event()
+
+    def take_turns():
+        while not done.is_set():
+            turns[0] += 1
+            time.sleep(0)
+
+    run = program([("aten::mm", "", (Slot(0), Slot(0)), [1])], [1]).on([])
+    thread, x = threading.Thread(target=take_turns), torch.randn(200, 200)
+    thread.start()
+    try:
+        for _ in range(10_000):
+            before = turns[0]
+            run([x])
+            if turns[0] > before:
+                break
+        else:
+            pytest.fail("no other thread got a turn")
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_neither_autograd_nor_autocast_sees_it():
