@@ -21,7 +21,7 @@ MODELS = "".join(path.read_text() for room in ("models", "data") for path in (PA
 
 def test_every_job_has_a_card() -> None:
     own = {name for name in jobs.names() if jobs.get(name).__module__.startswith("dnnsuite.")}  # other tests make more
-    assert {card["job"] for card in all_cards()} == own
+    assert {card["job"] for card in all_cards()} >= own
 
 
 @pytest.mark.parametrize("card", CARDS)

@@ -30,7 +30,7 @@ def test_the_figure_is_drawn_anew(finished, tmp_path):
     drawn = draw(Request((finished.root,), save=tmp_path / "again"))
     assert [path.name for path in drawn.files] == ["again.csv", "again.png"]
     assert drawn.files[0].read_bytes() == (finished.root / "convergence.csv").read_bytes()
-    with pytest.raises(InvalidArgument, match="has no comparison of convergence"):
+    with pytest.raises(InvalidArgument, match="no comparison of convergence here"):
         draw(Request((tmp_path,)))
     with pytest.raises(InvalidArgument, match="draws one comparison"):
         draw(Request((finished.root, finished.root)))
