@@ -17,7 +17,7 @@ from .code.fused_attributes import INTERNAL, bare_class, class_of_its_own, is_fu
 from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .code.sequential import Sequential
-from .hooks import FORWARD_HOOKS, bind_hooks
+from .hooks import FORWARD_HOOKS, bind_hooks, counterparts
 from .layer_settings import give_to_model
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
@@ -112,7 +112,9 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
 
 def _copy_layer(layer: ArrayModule, index: int, memo: dict[int, Any]) -> None:
     """Put model `index`'s layer of torch's into `memo`, with the hooks of the array's."""
-    leaf = memo[id(layer)] = layer.to_model(index)
+    leaf = layer.to_model(index)
+    for old, new in counterparts(layer, leaf).items():
+        memo.setdefault(old, new)
     memo.update(one_model(layer, index))
     for name in FORWARD_HOOKS:
         hooks = getattr(layer, name)
