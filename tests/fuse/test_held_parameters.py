@@ -245,3 +245,57 @@ def test_copies_and_edits_hold_their_own(kind, frozen):
 def _change(one):
     for value in (*one.parameters(), one.norm.running_mean):
         value.mul_(1.25)
+
+
+class MayHold(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.kept = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), None
+
+    def forward(self, x):
+        return self.norm(self.layer(x)) * (self.kept[0].sum() if self.kept else 1)
+
+
+@pytest.mark.parametrize("name", ["layer.weight", "norm.running_var"])
+def test_what_is_set_after_fuse_does_not_hold_tensors_of_all_models(name):
+    array = dnnsuite.fuse(make_models(MayHold, 2))
+    with pytest.raises(InvalidArgument, match=r"kept would hold tensors of all models"):
+        array.kept = [array.state_dict(keep_vars=True)[name]]
+    array.kept, array.notes = [torch.ones(3)], list(array.parameters())
+    array(torch.randn(2, 5, 4))
+
+
+class KeepsInForward(MayHold):
+    def forward(self, x):
+        if self.kept is None:
+            self.kept = [self.layer.weight]
+        return super().forward(x)
+
+
+def test_what_a_forward_keeps_in_a_list_is_each_models():
+    for options in ({}, {"threads": 2, "width": 1}):
+        check_trained(KeepsInForward, B=3, **options)
+
+
+def test_lists_of_parameters_that_models_share():
+    weight = torch.nn.Parameter(torch.randn(4, 4), requires_grad=False)
+
+    def make():
+        model = Reader()
+        model.frozen = torch.nn.Linear(4, 4)
+        model.frozen.weight, model.held = weight, {0: [weight][0]}
+        return model
+
+    models = make_models(make, 3)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 5, 4)
+    for factor in (1.0, 1.5):
+        array.load_state_dict({name: value * factor for name, value in array.state_dict().items()})
+        for one in models:
+            with torch.no_grad():
+                for value in (one.layer.weight, one.layer.bias):
+                    value.mul_(factor)
+        with torch.no_grad():
+            weight.mul_(factor)
+        assert_near(array(x), torch.stack([one(own) for one, own in zip(models, x, strict=True)]))
+    assert all(one.held[0] is one.frozen.weight for one in dnnsuite.unfuse(array))

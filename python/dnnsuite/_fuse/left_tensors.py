@@ -78,8 +78,7 @@ def parts_inside(value: Any) -> Iterable[Any]:
 
 
 def parts_in_place(value: Any) -> Any:
-    """Return the list, dictionary, set or tuple, or the attributes of a plain object, that has a value's parts; an empty
-    one for others."""
+    """Return the container or the attributes of a plain object that have a value's parts; an empty one for others."""
     if isinstance(value, (*_LISTS, dict, set, frozenset)):
         return value
     return () if isinstance(value, OPAQUE) else dictionary_of(value) or ()

@@ -18,6 +18,7 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.sharing import SharedState
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .code.late_draws import names_in_code
 from .comparison import PROXIES, referred
 from .hooks import FORWARD_HOOKS
 from .left_tensors import OPAQUE, attributes_inside, parts_in_place, parts_inside
@@ -86,6 +87,20 @@ class HeldTensors:
                 "module when it is needed, or hold it in a list, a dictionary or a plain object"
             )
         return bool(place)
+
+
+def refuse_held_by(module: torch.nn.Module, name: str, value: Any) -> None:
+    """Refuse to set an attribute of a module of an array that code reads to what leads to parameters or buffers."""
+    if isinstance(value, (*PLAIN_VALUES, torch.Tensor, torch.nn.Module)):
+        return
+    held = [tensor for tensor, _ in tensors_held(value)]
+    buffers = set(map(id, module.buffers())) if held else set()
+    found = any(type(one) is torch.nn.Parameter or id(one) in buffers for one in held)
+    if found and name in names_in_code(module.modules()).read:
+        raise InvalidArgument(
+            f"{name} would hold tensors of all models where code of one reads it: read them from their modules, or set "
+            "it in the models and fuse them again"
+        )
 
 
 def _memory_of(tensor: torch.Tensor) -> Any:

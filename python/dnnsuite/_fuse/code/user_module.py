@@ -20,12 +20,12 @@ from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
 from ..hooks import hooks_so_far, remove_hooks_since
 from ..module_copies import copied
-from ..rebound import refers_outside
+from ..rebound import refers_outside, refuse_held_by
 from ..rules.table import settle_since
 from ..sparse_buffers import SparseBuffers
 from .call_user_code import enter
 from .checkpoints import start_anew
-from .fused_attributes import ModuleCoverage, class_of_its_own
+from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, in_capture, note_written, undo_written
 from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
@@ -312,6 +312,8 @@ class UserModule(SparseBuffers, OwnTensors):
             _refuse_new(self, name, value)
         if state.B and not name.startswith("_fused_"):
             note_written(self, name)
+        elif not state.B and name not in NO_ATTRIBUTES and not name.startswith("__"):
+            refuse_held_by(self, name, value)  # type: ignore[arg-type]
         super().__setattr__(name, value)
         if state.B or name == "training" or name.startswith(("_fused_", "__")):
             return
