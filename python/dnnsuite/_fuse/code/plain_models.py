@@ -282,6 +282,11 @@ class PlainModels:
         seen = self._seen.get(self._kind_of(args))
         return seen is not None and seen.acts
 
+    @property
+    def may_act(self) -> bool:
+        """True if a call of a kind that was looked at sets attributes, or could not be tried."""
+        return any(seen.acts for seen in self._seen.values())
+
     def _kind_of(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Describe what decides which code a call runs: the method, and the modules in training."""
         return method_named(args), *(part.module.training for part in self._parts)
@@ -291,7 +296,9 @@ class PlainModels:
         key = self._kind_of(args)
         if key not in self._seen:
             code = reachable(self.module, method_named(args))
-            found = self._seen[key] = Seen(writes=may_write_parameters(code), flips=handles_gradients(code))
+            found = self._seen[key] = Seen(  # that it acts is so until a trial says otherwise
+                writes=may_write_parameters(code), flips=handles_gradients(code), acts=True
+            )
             named = bool(names_that_draw(code))
             found.refusal = self._not_to_be_tried(args, kwargs) or self._tried(found, named, args, kwargs)
         return self._seen[key]
