@@ -15,7 +15,7 @@ import torch
 
 from .._state import dictionary_of
 from ..errors import InvalidArgument
-from ..nn.array_module import ArrayModule
+from ..nn.array_module import ArrayModule, made_of_others
 from ..nn.sharing import SharedState
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .code.late_draws import names_in_code
@@ -63,12 +63,13 @@ class HeldTensors:
         Raises:
             InvalidArgument: for one that a model of an array could not have there.
         """
+        remade = made_of_others(module)  # before each forward, whatever they are now
         of_torch = type(module).__module__.startswith("torch.nn.modules.")
         for name, value in vars(module).items():
             if name in FORWARD_HOOKS:
                 for tensor, _ in tensors_held(value):
                     self._check(f"a forward hook of a {type(module).__name__}", tensor, False)
-            elif name in names and name not in NO_ATTRIBUTES and not (of_torch and name.startswith("_")):
+            elif name in names and name not in (*NO_ATTRIBUTES, *remade) and not (of_torch and name.startswith("_")):
                 for tensor, in_place in tensors_held(value):
                     if self._check(f"{type(module).__name__}.{name}", tensor, in_place):
                         yield name, tensor
