@@ -36,7 +36,7 @@ from .hooks import (
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .left_tensors import value_of_model
 from .module_copies import copied
-from .rebound import refuse_what_cannot_follow
+from .rebound import HeldTensors, refuse_what_cannot_follow
 from .single_model import give_extra
 from .sparse_buffers import sparse_once
 from .state import stacked_parameter, stacked_tensor, tie
@@ -78,6 +78,7 @@ class Fusion:
         self._visit(self.models, "")
         for part in self.models[0].modules():
             refuse_what_cannot_follow(part, self._visited, self._registered)
+        held = self._held_tensors()
         root = self._copied()
         for part in root.modules():
             if type(part) is torch.nn.Sequential:
@@ -90,14 +91,36 @@ class Fusion:
             if module is None or is_fused(module):  # the latter: in another place of the model, too
                 continue
             make_user_module(module, self.B)
-            if id(first) in self._unfused:
-                module._fused_report.reason = ASKED
+            module._fused_report.reason = ASKED if id(first) in self._unfused else held.get(id(first), "")
             remade = self._join_remade(module, models)
             unlike = {n: i for n, i in differences(models, self._registered).items() if n not in remade}
             if unlike:
                 self._set_apart(module, models, unlike)
         tie(root, self.models)
         return root
+
+    def _held_tensors(self) -> dict[int, str]:
+        """Say by the id of a module why it runs model by model: code in it reads a parameter or buffer in a list or the
+        like, where it would be that of all models."""
+        reasons: dict[int, str] = {}
+        first = self.models[0]
+        follower = HeldTensors(first, self._registered, self._code.stored)
+        for part in first.modules():
+            for name, tensor in follower.read_in(part, self._code.read):
+                shell = self._around(part, name, tensor)
+                reasons[id(shell)] = f"it reads {self._registered[id(tensor)]} in {name}, which is no part of a module"
+        return reasons
+
+    def _around(self, holder: torch.nn.Module, name: str, tensor: torch.Tensor) -> torch.nn.Module:
+        """Find the smallest module that has `holder`, `tensor` and all modules whose code names the attribute."""
+        readers = [model for model, _ in self._shells if name in names_in_code([model]).read]
+        needed = {id(holder), id(tensor), *map(id, readers)}
+        for model, _ in self._shells:  # inner ones first
+            if needed <= {id(found) for found in (*model.modules(), *model.parameters(), *model.buffers())}:
+                return model
+        if not any(model is self.models[0] for model, _ in self._shells):
+            self._shells.append((self.models[0], list(self.models)))
+        return self.models[0]
 
     def _join_remade(self, module: torch.nn.Module, models: Sequence[torch.nn.Module]) -> set[str]:
         """Stack weights that a hook before each forward makes of parameters, as `spectral_norm` does; name them."""
@@ -176,7 +199,8 @@ class Fusion:
             refuse_gradient_hooks(parts, place)
         leaf = self._leaf(models, path) if self._is_whole(models) else None
         if leaf is not None:
-            self._memo[id(first)] = leaf
+            for old, new in counterparts(first, leaf).items():  # lists and the like may hold its tensors
+                self._memo.setdefault(old, new)
             return
         self._memo[id(first)] = None  # on the way
         self._visit_children(models, path)

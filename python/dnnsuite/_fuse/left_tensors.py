@@ -77,6 +77,13 @@ def parts_inside(value: Any) -> Iterable[Any]:
     return [*dict.values(value), *inside] if isinstance(value, dict) else inside
 
 
+def parts_in_place(value: Any) -> Any:
+    """Return the container or the attributes of a plain object that have a value's parts; an empty one for others."""
+    if isinstance(value, (*_LISTS, dict, set, frozenset)):
+        return value
+    return () if isinstance(value, OPAQUE) else dictionary_of(value) or ()
+
+
 def attributes_inside(value: Any) -> dict[str, Any]:
     """Collect the attributes of an object of a user's, also those in slots; none of a module, a class or a function."""
     if isinstance(value, OPAQUE):

@@ -4,21 +4,27 @@
 from __future__ import annotations
 
 import functools
+import gc
 import types
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
+from .._state import dictionary_of
 from ..errors import InvalidArgument
-from ..nn.array_module import ArrayModule
+from ..nn.array_module import ArrayModule, made_of_others
 from ..nn.sharing import SharedState
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .code.late_draws import names_in_code
 from .comparison import PROXIES, referred
-from .left_tensors import parts_inside
+from .hooks import FORWARD_HOOKS
+from .left_tensors import OPAQUE, attributes_inside, parts_in_place, parts_inside
 from .module_copies import held_by, tensors_and_modules_in
 
+_IN_C = frozenset(("builtins", "itertools", "operator"))  # whose iterators, views and getters hold what they lead to
 _MANY = 64  # functions in a collection that are looked for
 
 
@@ -37,6 +43,104 @@ def refuse_what_cannot_follow(module: torch.nn.Module, copies: Collection[int], 
                     f"{type(module).__name__}.{name} is a function that holds {what} of the model that was copied, and "
                     "would keep using it: let it hold a module that has it, or make it a method"
                 )
+
+
+class HeldTensors:
+    """Parameters and buffers of a model that its modules hold in other places than those that torch has for them.
+
+    `registered` names them by id, and `stored` are names that code sets.
+    """
+
+    def __init__(self, model: torch.nn.Module, registered: Mapping[int, str], stored: Collection[str]) -> None:
+        self._registered = registered
+        parts = list(model.modules())
+        self._set = {id(b) for part in parts for name, b in part._buffers.items() if name in stored}
+        self._memory = {place: registered[id(p)] for p in model.parameters() if (place := _memory_of(p))}
+
+    def read_in(self, module: torch.nn.Module, names: Collection[str]) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield those in attributes of `module` with one of the `names`, by which code may read them.
+
+        Raises:
+            InvalidArgument: for one that a model of an array could not have there.
+        """
+        remade = made_of_others(module)  # before each forward, whatever they are now
+        of_torch = type(module).__module__.startswith("torch.nn.modules.")
+        for name, value in vars(module).items():
+            if name in FORWARD_HOOKS:
+                for tensor, _ in tensors_held(value):
+                    self._check(f"a forward hook of a {type(module).__name__}", tensor, False)
+            elif name in names and name not in (*NO_ATTRIBUTES, *remade) and not (of_torch and name.startswith("_")):
+                for tensor, in_place in tensors_held(value):
+                    if self._check(f"{type(module).__name__}.{name}", tensor, in_place):
+                        yield name, tensor
+
+    def _check(self, where: str, tensor: torch.Tensor, in_place: bool) -> bool:
+        """Return True for a tensor of the model that models which run one by one can have there."""
+        place = self._registered.get(id(tensor))
+        if place is None:
+            place, what = self._memory.get(_memory_of(tensor), ""), "the memory of "
+            in_place = False
+        else:
+            what, in_place = "", in_place and id(tensor) not in self._set
+        if place and not in_place:
+            raise InvalidArgument(
+                f"{where} holds {what}{place} of the model that was copied, and would keep using it: read it from its "
+                "module when it is needed, or hold it in a list, a dictionary or a plain object"
+            )
+        return bool(place)
+
+
+def refuse_held_by(module: torch.nn.Module, name: str, value: Any) -> None:
+    """Refuse to set an attribute of a module of an array that code reads to what leads to parameters or buffers."""
+    if isinstance(value, (*PLAIN_VALUES, torch.Tensor, torch.nn.Module)):
+        return
+    held = [tensor for tensor, _ in tensors_held(value)]
+    buffers = set(map(id, module.buffers())) if held else set()
+    found = any(type(one) is torch.nn.Parameter or id(one) in buffers for one in held)
+    if found and name in names_in_code(module.modules()).read:
+        raise InvalidArgument(
+            f"{name} would hold tensors of all models where code of one reads it: read them from their modules, or set "
+            "it in the models and fuse them again"
+        )
+
+
+def _memory_of(tensor: torch.Tensor) -> Any:
+    """Say where the memory of a parameter, or of a view of one, begins; None for none."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+        return None
+    return (tensor.device, tensor.untyped_storage().data_ptr()) if tensor.numel() and not tensor.is_meta else None
+
+
+def tensors_held(
+    value: Any, in_place: bool = True, seen: set[int] | None = None
+) -> Iterator[tuple[torch.Tensor, bool]]:
+    """Yield the tensors that a value is or leads to, not through modules, and whether those are `in_place`: such that
+    others can be put there, as plain models are given theirs in each call."""
+    seen = set() if seen is None else seen
+    if isinstance(value, weakref.ref):
+        value, in_place = value(), in_place and type(value) is weakref.ref and isinstance(value(), torch.Tensor)
+    if isinstance(value, torch.Tensor):
+        yield value, in_place
+    if id(value) in seen or isinstance(value, (*PLAIN_VALUES, torch.Tensor, torch.nn.Module)):
+        return
+    seen.add(id(value))
+    there, elsewhere = parts_in_place(value), []
+    if isinstance(value, dict):
+        elsewhere += dict.keys(value)
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):
+        elsewhere.append(value.__self__)
+    elif isinstance(value, np.ndarray):
+        elsewhere.append(value.base)
+    else:
+        elsewhere += () if there else held_by(value)
+        own = dictionary_of(value)
+        elsewhere += [p for n, p in attributes_inside(value).items() if there is not own or n not in own]
+        if not there and not isinstance(value, OPAQUE) and type(value).__module__ in _IN_C:
+            elsewhere += gc.get_referents(value)
+    for part in there.values() if isinstance(there, dict) else there:
+        yield from tensors_held(part, in_place, seen)
+    for part in elsewhere:
+        yield from tensors_held(part, False, seen)
 
 
 def holds_module(value: Any) -> bool:

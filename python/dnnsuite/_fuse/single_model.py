@@ -17,7 +17,7 @@ from .code.fused_attributes import INTERNAL, bare_class, class_of_its_own, is_fu
 from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .code.sequential import Sequential
-from .hooks import FORWARD_HOOKS, bind_hooks
+from .hooks import FORWARD_HOOKS, bind_hooks, counterparts
 from .layer_settings import give_to_model
 from .left_tensors import one_model
 from .module_copies import copied as deep_copy
@@ -45,23 +45,30 @@ def model_of(root: torch.nn.Module, index: int, copied: bool = True) -> torch.nn
     Args:
         copied: False leaves tensors that all models share in the array's memory.
     """
-    model = _model_of(root, index)
+    known = {} if copied else _in_memory_of(root)
+    model = _model_of(root, index, known)
     if not copied:
-        share(model, root, {})
+        share(model, root, known)
     return model
 
 
 @torch.no_grad()
+def _in_memory_of(root: torch.nn.Module) -> dict[int, torch.Tensor]:
+    """View, by id, the tensors that all models of `root` share as those of one."""
+    known: dict[int, torch.Tensor] = {}
+    for module in root.modules():
+        for registry, _, value in held_by(module):
+            row = value.detach()[0]
+            known[id(value)] = torch.nn.Parameter(row, False) if registry is module._parameters else row
+    return known
+
+
+@torch.no_grad()
 def share(model: torch.nn.Module, root: torch.nn.Module, known: dict[int, torch.Tensor]) -> None:
-    """Give a model the tensors that all models of `root` share: those in `known`, by id of the array's tensor, else
-    views of the array's memory.
-    """
+    """Give a model the tensors `known`, by id of the array's, that all models of `root` share."""
     for path, module in root.named_modules():
         for registry, name, value in held_by(module):
             names = "_parameters" if registry is module._parameters else "_buffers"
-            if id(value) not in known:
-                row = value.detach()[0]
-                known[id(value)] = torch.nn.Parameter(row, False) if names == "_parameters" else row
             owner = model.get_submodule(path)
             if name in getattr(owner, names):
                 put_at(owner, names, name, known[id(value)])
@@ -73,7 +80,7 @@ def models_of(root: torch.nn.Module, B: int) -> list[torch.nn.Module]:
     models: list[torch.nn.Module] = []
     known: dict[int, torch.Tensor] = {}
     for index in range(B):
-        model = _model_of(root, index)
+        model = _model_of(root, index, known)
         if index == 0:
             known = {
                 id(value): getattr(model.get_submodule(path), names)[name]
@@ -89,8 +96,8 @@ def models_of(root: torch.nn.Module, B: int) -> list[torch.nn.Module]:
 
 
 @torch.no_grad()
-def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
-    memo: dict[int, Any] = {}
+def _model_of(root: torch.nn.Module, index: int, known: dict[int, torch.Tensor]) -> torch.nn.Module:
+    memo: dict[int, Any] = dict(known)
     for module in parts_of(root):
         if isinstance(module, ArrayModule):
             _copy_layer(module, index, memo)
@@ -112,7 +119,9 @@ def _model_of(root: torch.nn.Module, index: int) -> torch.nn.Module:
 
 def _copy_layer(layer: ArrayModule, index: int, memo: dict[int, Any]) -> None:
     """Put model `index`'s layer of torch's into `memo`, with the hooks of the array's."""
-    leaf = memo[id(layer)] = layer.to_model(index)
+    leaf = layer.to_model(index)
+    for old, new in counterparts(layer, leaf).items():
+        memo.setdefault(old, new)
     memo.update(one_model(layer, index))
     for name in FORWARD_HOOKS:
         hooks = getattr(layer, name)

@@ -8,6 +8,7 @@ Their random numbers are those of the array (`plain_draws.py`), and what their c
 
 from __future__ import annotations
 
+import collections
 import copy
 import types
 import weakref
@@ -26,6 +27,7 @@ from ...nn.model_tensor import ModelTensor, state
 from ...nn.random_streams import FUNCTION_STREAM
 from ...ops.shared import is_shared
 from ..hooks import counterparts, take_hooks
+from ..left_tensors import parts_in_place
 from ..rules.once import shared_write
 from ..single_model import model_of, with_dense_gradients
 from ..slices import narrow
@@ -132,7 +134,7 @@ class PlainModels:
         self._find_places()
 
     def _find_places(self) -> None:
-        """Find what else holds parameters: attributes, and lists (as torch's RNNs have), dictionaries, tuples there."""
+        """Find what else holds parameters or buffers: attributes, and lists (as torch's RNNs have), tuples, objects."""
         lent_names = {id(held) for _, owners in self._parameters for held in owners}
         for tree in self._trees:
             owned = {}
@@ -141,6 +143,7 @@ class PlainModels:
                     if value is not None:
                         owned[id(value)] = (module._parameters, name)
                         self.complete = self.complete and id(module._parameters) in lent_names
+                owned.update((id(b), (module._buffers, name)) for name, b in module._buffers.items() if b is not None)
             seen = set[int]()
             for module in tree.values():
                 held = vars(module)
@@ -156,13 +159,15 @@ class PlainModels:
         registry, name = owned.get(id(value() if weak else value), (None, ""))
         if registry is not None:
             return (lambda: weakref.ref(registry[name])) if weak else (lambda: registry[name])
-        if not isinstance(value, (list, dict, tuple, set, frozenset)) or id(value) in seen:
+        value = () if type(value) in _KNOWN_LEAVES or isinstance(value, torch.Tensor) else parts_in_place(value)
+        if not value or id(value) in seen:
             return None
-        if isinstance(value, (list, dict)):
+        stays = isinstance(value, (list, dict, collections.deque))
+        if stays:
             seen.add(id(value))
-        items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+        items = list(dict.items(value)) if isinstance(value, dict) else list(enumerate(value))
         makers = [self._maker(item, owned, seen) for _, item in items]
-        if isinstance(value, (list, dict)):  # these stay what they are
+        if stays:
             self._places += [
                 (value, key, make) for (key, _), make in zip(items, makers, strict=True) if make is not None
             ]
@@ -277,6 +282,11 @@ class PlainModels:
         seen = self._seen.get(self._kind_of(args))
         return seen is not None and seen.acts
 
+    @property
+    def may_act(self) -> bool:
+        """True if a call of a kind that was looked at sets attributes, or could not be tried."""
+        return any(seen.acts for seen in self._seen.values())
+
     def _kind_of(self, args: Sequence[Any]) -> tuple[Any, ...]:
         """Describe what decides which code a call runs: the method, and the modules in training."""
         return method_named(args), *(part.module.training for part in self._parts)
@@ -286,7 +296,9 @@ class PlainModels:
         key = self._kind_of(args)
         if key not in self._seen:
             code = reachable(self.module, method_named(args))
-            found = self._seen[key] = Seen(writes=may_write_parameters(code), flips=handles_gradients(code))
+            found = self._seen[key] = Seen(  # that it acts is so until a trial says otherwise
+                writes=may_write_parameters(code), flips=handles_gradients(code), acts=True
+            )
             named = bool(names_that_draw(code))
             found.refusal = self._not_to_be_tried(args, kwargs) or self._tried(found, named, args, kwargs)
         return self._seen[key]

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from ..._state import Watch
+from ...errors import InvalidArgument
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
+from ..comparison import same
 from ..hooks import hooks_in, take_hooks
 from ..layer_settings import keep_settings, value_of_all
 from ..left_tensors import give_attributes, is_users_state, may_change_in_place, tensors_in, value_of_model
@@ -32,8 +34,30 @@ class Part:
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self.outdated = False  # the plain models must be made anew
         self.replaced = set[str]()  # what they then have of the array
+        self._given = [{name: self._as_given(one, name) for name in self.watch.known} for one in owners]
         self._settings = self._settings_now()
         self._arguments = self._arguments_now()
+
+    def _as_given(self, owner: Any, name: str) -> Watch | None:
+        """Watch what a plain model has of the array's; None for what it does not have like the array's."""
+        held = vars(self.module)
+        if isinstance(self.module, ArrayModule) or not may_change_in_place(name, held.get(name)):
+            return None
+        mine = {name: vars(owner).get(name)}
+        return Watch(mine, may_change_in_place) if same(held[name], mine[name]) else None
+
+    def _has_own(self, name: str) -> bool:
+        """Return True if the code of a model has given it another content of an attribute than it was given."""
+        for owner, given in zip(self.owners, self._given, strict=True):
+            watch = given.get(name)
+            if watch is None:
+                return True
+            put_back = watch.marks()
+            changed = watch.changed({name: vars(owner).get(name)})
+            put_back()
+            if changed:
+                return True
+        return False
 
     def _arguments_now(self) -> dict[str, Any]:
         """Return the array's settings of a layer, in lists where models have their own."""
@@ -99,9 +123,16 @@ class Part:
         can_follow = list(self.module._modules.values()) == self.children
         if hooks_in(self.module) != self.hooks:
             self._follow_hooks()
-        held = vars(self.module)
+        held, before, put_back = vars(self.module), self.watch.known, self.watch.marks()
         for name in self.changed():
             value = held.get(name)
+            in_place = name in before and value is before[name] and may_change_in_place(name, value)
+            if in_place and not isinstance(self.module, ArrayModule) and self._has_own(name):
+                put_back()
+                raise InvalidArgument(
+                    f"{name} of the array was changed in place, but the code of each model has changed its own: assign "
+                    f"one for all (array.{name} = ...), or keep what is changed between steps in another attribute"
+                )
             if name == "training":
                 for owner in self.owners:
                     mine = (
@@ -123,6 +154,7 @@ class Part:
                     owner.__dict__.pop(name, None)
                     if name in held:
                         give_attributes(self.module, owner, [name], index)
+                    self._given[index][name] = self._as_given(owner, name)
         return can_follow
 
     def _follow_hooks(self) -> None:
@@ -145,10 +177,11 @@ class Part:
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""
         watch, known, taken = self.watch, self.watch.marks(), self.taken
+        given = [dict(one) for one in self._given]
         written = vars(self.module).get("_fused_written")
 
         def put_back() -> None:
-            self.watch, self.taken = watch, taken
+            self.watch, self.taken, self._given = watch, taken, given
             known()
             if written is not None:  # a trial sets attributes as a user does
                 vars(self.module)["_fused_written"] = written

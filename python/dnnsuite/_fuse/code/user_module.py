@@ -20,12 +20,12 @@ from ...nn.sharing import copies_of_shared
 from ...ops.torch_on_arrays import register
 from ..hooks import hooks_so_far, remove_hooks_since
 from ..module_copies import copied
-from ..rebound import refers_outside
+from ..rebound import refers_outside, refuse_held_by
 from ..rules.table import settle_since
 from ..sparse_buffers import SparseBuffers
 from .call_user_code import enter
 from .checkpoints import start_anew
-from .fused_attributes import ModuleCoverage, class_of_its_own
+from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, in_capture, note_written, undo_written
 from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
@@ -160,6 +160,9 @@ class UserModule(SparseBuffers, OwnTensors):
         if kept is not None and kept.changed():  # a later call that begins anew must find all as it was
             self._fused_unsure = True
             self._fused_acts = True
+        if kept is not None and method in self._fused_looking and self._fused_parts_act():
+            self._fused_unsure = True  # the models of these parts were made in this call: no change in them was seen
+            self._fused_acts = True
         if kept is not None and kept.outside is not None:
             self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
         if kept is not None and method in self._fused_looking:
@@ -214,6 +217,11 @@ class UserModule(SparseBuffers, OwnTensors):
             return None
         return KeptState(self, writing, buffers=names)
 
+    def _fused_parts_act(self) -> bool:
+        """Return True if parts run model by model whose code may keep something in Python."""
+        parts: list[Any] = [vars(part).get("_fused_parts") for part in self.modules() if part is not self]
+        return any(one is not None and one.plain is not None and one.plain.may_act for one in parts)
+
     def _fused_turn_back(self, kept: KeptState | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
         """Undo what a try has changed, and note the `reason` to run the models one by one.
 
@@ -228,9 +236,11 @@ class UserModule(SparseBuffers, OwnTensors):
         remove_hooks_since(begun[1], self)  # type: ignore[arg-type]
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
-            if self.training and names - {FUNCTION_STREAM}:
+            acts_inside = self._fused_parts_act()
+            if acts_inside or (self.training and names - {FUNCTION_STREAM}):
+                what = "what its parts keep" if acts_inside else "buffers"
                 raise InvalidArgument(
-                    f"{self._fused_original.__name__} went another way than before ({reason}), with buffers already "
+                    f"{self._fused_original.__name__} went another way than before ({reason}), with {what} already "
                     "changed; call array.per_model(name) with the name of this module before training"
                 )
         else:
@@ -312,6 +322,8 @@ class UserModule(SparseBuffers, OwnTensors):
             _refuse_new(self, name, value)
         if state.B and not name.startswith("_fused_"):
             note_written(self, name)
+        elif not state.B and name not in NO_ATTRIBUTES and not name.startswith("__"):
+            refuse_held_by(self, name, value)  # type: ignore[arg-type]
         super().__setattr__(name, value)
         if state.B or name == "training" or name.startswith(("_fused_", "__")):
             return
