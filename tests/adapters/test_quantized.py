@@ -116,7 +116,7 @@ def test_rows_train_as_the_padded_batch_does_also_after_an_evaluation():
     mine, theirs = (torch.autograd.grad(losses.sum(), trained(array)) for losses in (found, wanted))
     for a, b in zip(mine, theirs, strict=True):
         assert b.any()
-        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
 def test_rows_of_int8_with_a_threshold_are_padded():

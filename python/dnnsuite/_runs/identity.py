@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgument, did_you_mean
-from .identity_kinds import patches
+from .identity_kinds import CUT, patches
 from .identity_walk import Walk
 from .surroundings import changed_files, files_named, settings_of_torch
 
@@ -77,7 +77,10 @@ class Identity:
         inner = {place.rpartition(".")[0] for place in odd}
         odd = [place for place in odd if place and place not in inner] or odd  # "" is all of it together
         if not odd:
-            return f"{name} is {self.texts.get(name)}, was {then['texts'].get(name)}"
+            text, was = self.texts[name], then["texts"][name]
+            if CUT in text and text.partition(CUT)[0] == was.partition(CUT)[0]:
+                return f"{name} has other content"
+            return f"{name} is {text}, was {was}"
         told = [self._place(place, before.get(place), now.get(place)) for place in odd[:3]]
         return f"{name}: {', '.join(told)}{', …' if odd[3:] else ''}"
 

@@ -29,6 +29,7 @@ _INSTALLED = tuple(
     }
 )
 _BEGIN = frozenset(("__init__", "__post_init__", "__setstate__", "__new__", "__set_name__", "__init_subclass__"))
+CUT = "… "  # between the beginning of a text that is too long to be shown and the hash of all of it
 _SHORT = 60  # characters of a text that is shown as it is
 _SEED_BITS = 64  # of a number that somebody wrote; NumPy draws longer ones itself
 _GENERATORS = ("Generator", "RandomState", "Random", "SystemRandom", "BitGenerator", "PCG64", "Lock", "RLock", "lock")
@@ -39,8 +40,8 @@ def short(text: str, shown: str | None = None) -> str:
     shown = text if shown is None else shown
     if shown == text and len(text) <= _SHORT:
         return text
-    kind = shown.partition(" ")[0] if shown.startswith(("code ", "class ")) else f"{shown[:20]}…"
-    return f"{kind} {checksum(text)}"
+    kind = f"{shown.partition(' ')[0]} " if shown.startswith(("code ", "class ")) else f"{shown[:20]}{CUT}"
+    return f"{kind}{checksum(text)}"
 
 
 def item(place: str, key: Any) -> str:

@@ -15,6 +15,7 @@ from .. import _under_way as under_way
 from .._C import Guards
 from .._fuse import asks_for_numbers, chosen_loop, take_from_models
 from .._fuse import width as array_width
+from .._thawed import put_off
 from .._torch import mark_stepped, tree_leaves
 from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
@@ -287,8 +288,13 @@ class StepRunner(NotCopied):
         flat = guards.flatten(batch)
         if known and self._steady and flat[1] == self._layout is not None and self._audits.passes():
             return self._replayed(batch, flat)
-        with interrupted_at_the_end():
+        with interrupted_at_the_end(), self._collector():
             return self._stepped(batch, flat, known)
+
+    def _collector(self) -> contextlib.AbstractContextManager[None]:
+        """The garbage collector waits for the end of a step that may look through the model; not in steps that stay
+        eager, which run the user's Python each time."""
+        return contextlib.nullcontext() if self._way.startswith("eager") else put_off()
 
     def _stepped(self, batch: tuple[Any, ...], flat: Any, known: bool) -> SubmittedStep:
         """Take a step that is not replayed as the last one; `known` if all guards hold."""

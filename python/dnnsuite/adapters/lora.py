@@ -78,7 +78,7 @@ class LoraLinear(LoraLayer):
     def _dora(self, result: torch.Tensor, x: torch.Tensor, p: Any, rng: Any) -> torch.Tensor:
         """Scale the rows of W + s B A to the trained magnitudes. Their norms take no gradient, as in PEFT."""
         a, b, magnitude = (getattr(self, name)[self.adapter].weight for name in self.factors)
-        weight, bias = self.base_layer.weight, self.base_layer.bias
+        weight, bias = self.weight, self.bias
         if weight.dtype != a.dtype:
             weight = spread(weight[:1].to(a.dtype), self.B) if is_kept(weight) else weight.to(a.dtype)
         with torch.no_grad():
@@ -103,7 +103,7 @@ class LoraEmbedding(LoraLayer):
     """
 
     torch_class: ClassVar[Any] = lora.Embedding
-    factors: ClassVar[dict[str, int]] = {"lora_embedding_A": 0, "lora_embedding_B": 1}
+    factors: dict[str, int] = {"lora_embedding_A": 0, "lora_embedding_B": 1}  # noqa: RUF012
 
     def _container(self, name: str, layer: Any, rank: int) -> torch.nn.Module:
         base = layer.base_layer

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,10 @@ class LoraSearch:
             raise InvalidArgument("tune lora needs --base FOLDER, of transformers', and --data FILE.jsonl")
         if not (Path(base) / "config.json").is_file():
             raise InvalidArgument(f"--base {base} has no config.json: give a folder that save_pretrained wrote")
-        self._peft = import_peft()
+        kind = import_peft().LoraConfig
         import transformers
 
-        self._fields = frozenset(field.name for field in dataclasses.fields(self._peft.LoraConfig))
+        self._make_config = functools.partial(peft_config, kind)
         spelled = _read(transformers.AutoTokenizer, tokenizer or base) if tokenizer != "bytes" else None
         texts = Texts(data, spelled)
         self._train, self._held_out = (
@@ -58,13 +59,6 @@ class LoraSearch:
         )  # fmt: skip
         self._base = _read(transformers.AutoModelForCausalLM, base).to(device)
         self._batch_size, self._micro_batch, self._keep = batch_size or 4, micro_batch, keep
-
-    def config(self, config: Config) -> Any:
-        """Return the config of PEFT's of a trial."""
-        own = {name: config[name] for name in self._fields if name in config}
-        if "alpha_over_r" in config:
-            own["lora_alpha"] = config["alpha_over_r"] * own.get("r", 8)
-        return self._peft.LoraConfig(task_type="CAUSAL_LM", **own)
 
     def space(self, *_: Any) -> dict[str, Range]:
         """The ranges that no file gives."""
@@ -78,10 +72,18 @@ class LoraSearch:
     def arguments(self, epochs: int) -> dict[str, Any]:
         """Arguments of `dnnsuite.sweep`; a schedule follows the epochs by itself."""
         return {
-            "make_model": self.config, "train": self._train, "evaluate": self._held_out, "base": self._base,
+            "make_model": self._make_config, "train": self._train, "evaluate": self._held_out, "base": self._base,
             "optimizer": "AdamW", "scheduler": "CosineAnnealingLR", "batch_size": self._batch_size,
             "micro_batch": self._micro_batch, "keep": self._keep,
         }  # fmt: skip
+
+
+def peft_config(kind: Any, config: Config) -> Any:
+    """Return the config of PEFT's of a trial. It knows no data: what a resumed search compares is named once."""
+    own = {field.name: config[field.name] for field in dataclasses.fields(kind) if field.name in config}
+    if "alpha_over_r" in config:
+        own["lora_alpha"] = config["alpha_over_r"] * own.get("r", 8)
+    return kind(task_type="CAUSAL_LM", **own)
 
 
 def _read(kind: Any, folder: str) -> Any:

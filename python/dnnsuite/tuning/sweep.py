@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -204,6 +205,7 @@ def sweep(
         {"algorithm": chosen.describe(), "epochs": str(epochs), "seed": str(seed), "metric": str(metric),
          "goal": str(goal), "patience": f"{patience}, {min_delta}", "batch_size": str(batch_size),
          "scheduler_every": str(scheduler_every), "device": where.partition(":")[0],
+         **({} if keep == 1 else {"keep": str(keep)}),
          **({} if micro_batch is None else {"micro_batch": str(micro_batch)}),
          **({} if accumulate == 1 else {"accumulate": str(accumulate)})},
     ))  # fmt: skip
@@ -356,6 +358,7 @@ def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int
 def _named(given: Any) -> str:
     if isinstance(given, tuple):
         return ", ".join(map(_named, given))
+    given = given.func if isinstance(given, functools.partial) else given
     return str(getattr(given, "__name__", None) or named(given))
 
 
