@@ -124,7 +124,8 @@ def tensors_held(
     if id(value) in seen or isinstance(value, (*PLAIN_VALUES, torch.Tensor, torch.nn.Module)):
         return
     seen.add(id(value))
-    there, elsewhere = parts_in_place(value), []
+    there = parts_in_place(value)
+    elsewhere: list[Any] = []
     if isinstance(value, dict):
         elsewhere += dict.keys(value)
     if isinstance(value, (types.BuiltinFunctionType, types.MethodWrapperType)):

@@ -70,11 +70,13 @@ class PlainModels:
         self._take_over_parts()
         self._trees = [dict(model.named_modules()) for model in self.models]
         known: dict[int, Part] = {id(part.module): part for *_, plain in self._adopted for part in plain._parts}
+        report = vars(vars(module).get("_root", module)).get("_fused_report")
+        apart = report is not None and bool(report.reason)
         pairs = [(part, owners) for path, part in paths_of(module) if (owners := self._counterparts(path))]
         self._parts: list[Part] = [
             one
             if (one := known.get(id(part))) is not None and all(map(is_, one.owners, owners))
-            else Part(part, owners)
+            else Part(part, owners, apart)
             for part, owners in pairs
         ]
         self._streams: list[tuple[Any, list[Any], list[Any]]] = []

@@ -24,10 +24,14 @@ from .stand_in import StandIn
 
 
 class Part:
-    """Module of the array, its counterparts in the plain models, and what it looked like when those were made."""
+    """Module of the array, its counterparts in the plain models, and what it looked like when those were made.
 
-    def __init__(self, module: torch.nn.Module, owners: list[Any]) -> None:
-        self.module, self.owners = module, owners
+    Args:
+        apart: its code runs in the models only, and never for all of them at once, which changes what the array has.
+    """
+
+    def __init__(self, module: torch.nn.Module, owners: list[Any], apart: bool = False) -> None:
+        self.module, self.owners, self._apart = module, owners, apart and not isinstance(module, ArrayModule)
         self.children = list(module._modules.values())
         self.watch = Watch(vars(module), _in_a_layer if isinstance(module, ArrayModule) else may_change_in_place)
         self.hooks = [dict(held) for held in hooks_in(module)]
@@ -41,7 +45,7 @@ class Part:
     def _as_given(self, owner: Any, name: str) -> Watch | None:
         """Watch what a plain model has of the array's; None for what it does not have like the array's."""
         held = vars(self.module)
-        if isinstance(self.module, ArrayModule) or not may_change_in_place(name, held.get(name)):
+        if not self._apart or not may_change_in_place(name, held.get(name)):
             return None
         mine = {name: vars(owner).get(name)}
         return Watch(mine, may_change_in_place) if same(held[name], mine[name]) else None
@@ -127,7 +131,7 @@ class Part:
         for name in self.changed():
             value = held.get(name)
             in_place = name in before and value is before[name] and may_change_in_place(name, value)
-            if in_place and not isinstance(self.module, ArrayModule) and self._has_own(name):
+            if in_place and self._apart and self._has_own(name):
                 put_back()
                 raise InvalidArgument(
                     f"{name} of the array was changed in place, but the code of each model has changed its own: assign "
