@@ -206,7 +206,7 @@ _KINDS: tuple[tuple[Any, Callable[[Comparison, Any, Any], bool]], ...] = (
     (np.ndarray, Comparison.arrays),
     (types.FunctionType, Comparison.functions),
     ((types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType), Comparison.bound),
-    (functools.partial, lambda self, a, b: self.same(a.__reduce__(), b.__reduce__())),
+    (functools.partial, lambda self, a, b: self._alike(a, b, ("func", "args", "keywords", "__dict__"))),
     (torch.Generator, lambda self, a, b: a.device == b.device and self.same(a.get_state(), b.get_state())),
     (_STATELESS, lambda self, a, b: True),
     (type, Comparison.classes),
