@@ -132,7 +132,7 @@ def test_a_thread_that_frees_a_runner_is_waited_for_at_the_end():
         from dnnsuite._step.threads import ShardThreads
 
         threads = ShardThreads(2, 2)
-        held = [torch.zeros(()) for _ in range(1_000_000)]
+        held = [torch.zeros(()) for _ in range(300_000)]
         threads.deal(2, lambda *_, held=held: None)
         threads.start(2)
         del held

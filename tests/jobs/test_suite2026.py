@@ -104,6 +104,14 @@ def same_kind(batch: Any) -> torch.Tensor:
     return most_frequent(batch[-1], 10).expand(len(batch[-1]), -1)
 
 
+def one_answer(batch: Any) -> torch.Tensor:
+    """The same four symbols, whatever is heard."""
+    x, said = batch
+    symbols = torch.zeros(x.shape[1] // 4, dtype=torch.long)
+    symbols[1::6][:4] = most_frequent(said, 11)[1:].topk(4).indices + 1
+    return torch.nn.functional.one_hot(symbols, 11).float().expand(len(x), -1, -1)
+
+
 def anywhere(batch: Any) -> tuple[torch.Tensor, ...]:
     """Boxes of the size of things, in each place of a grid alike."""
     _, there, kind, box = batch
@@ -127,6 +135,7 @@ BLIND: dict[str, Callable[[Any], Any]] = {
     "dit": lambda batch: batch[-1].mean(0, keepdim=True).expand_as(batch[-1]),
     "unet": lambda batch: batch[-1].mean(0, keepdim=True).expand_as(batch[-1]),
     "detector": anywhere,
+    "conformer": one_answer,
     "molecules": lambda batch: most_frequent(batch[-1], 4).expand(len(batch[-1]), -1),
     "ppo": lambda batch: torch.tensor([[0.0, 1.0]]),
 }
