@@ -93,7 +93,7 @@ declare(
         rollouts=played,
         loss=loss,
         held_out=starts,
-        metric=Metric("episode length", episode_length, "more", {"quick": 195.0, "default": 400.0}, batches=1),
+        metric=Metric("episode length", episode_length, "more", {"quick": 120.0, "default": 400.0}, batches=1),
         optimizer=Made("Adam", {"lr": "lr", "eps": 1e-5}),
         hyper={"lr": 1e-3},
         rate=Rate(warmup=0.0, constant=0.0),
@@ -110,7 +110,11 @@ declare(
             "reinforcement learning",
             "policy and value of 2 x 256 each",
             source=("schulman2017", "barto1983"),
-            about=("environments are tensors in place of gymnasium's: their steps are no call of Python each",),
+            about=(
+                "environments are tensors in place of gymnasium's: their steps are no call of Python each",
+                "the target is 120, not CartPole's 195: sound agents of quick size end between 183 and 499, broken "
+                "ones below 63",
+            ),
         ),
     )
 )
