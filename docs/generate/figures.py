@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dnnsuite import plots, results
+from dnnsuite.plots._style import BLUE, GREEN, PURPLE, VERMILION
 from dnnsuite.workflow import partial
 
 ROOT = Path(__file__).parents[2]
@@ -24,12 +25,12 @@ SPEEDS = ROOT / "docs/benchmarks.md"
 FIGURE_FOLDER = ROOT / "docs/figures"
 SPEED_FIGURE = FIGURE_FOLDER / "speed.svg"
 _CELL = re.compile(r"\**(?P<value>[\d.]+)\** \[(?P<low>[\d.]+), (?P<high>[\d.]+)\]")
-_WAYS = {  # of the table: label, one of the colours of dnnsuite.plots, marker
-    "vmap": ("torch.vmap", "#CC79A7", "s"),
-    "hfta": ("HFTA's operators", "#D55E00", "D"),
-    "concurrent": ("B processes", "#0072B2", "^"),
+_WAYS = {  # of the table: label, colour, marker
+    "vmap": ("torch.vmap", PURPLE, "s"),
+    "hfta": ("HFTA's operators", VERMILION, "D"),
+    "concurrent": ("B processes", BLUE, "^"),
     "serial+channels_last": ("torch, fused Adam, channels last", "black", "v"),
-    "dnnsuite": ("dnnsuite", "#009E73", "o"),
+    "dnnsuite": ("dnnsuite", GREEN, "o"),
 }
 
 
@@ -133,7 +134,7 @@ def operators() -> Figure:
         tick_labels=names,
         whis=(5, 95),
         sym=".",
-        medianprops={"color": "#D55E00"},
+        medianprops={"color": VERMILION},
         flierprops={"markersize": 3, "alpha": 0.5},
     )
     ax.set(xscale="log", xlabel="times as fast as a loop of torch's operator, 4 models")

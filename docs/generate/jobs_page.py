@@ -69,11 +69,10 @@ def broken() -> str:
 
 def parameters() -> str:
     """Parameters of the published sizes, as a card says and as they are here."""
-    rows = []
+    rows, counted = [], {each["job"]: each["parameters"] for each in measured()}
     for card in map(cards.card_of, SUITES["2026"]):
         published = f"{card['parameters']:,g}" if card["parameters"] else "none published"
-        counted = next(each["parameters"] for each in measured() if each["job"] == card["job"])
-        rows.append((f"`{card['job']}`", ", ".join(card["references"]), published, counted))
+        rows.append((f"`{card['job']}`", ", ".join(card["references"]), published, counted[card["job"]]))
     return table("job | source | published | here", rows)
 
 

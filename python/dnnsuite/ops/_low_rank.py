@@ -117,8 +117,7 @@ class _LowRank(torch.autograd.Function):
                 _summed(grad, hidden, scale, up, offsets, most, False) if needs_up else None,
             )
         else:
-            given = grad, x, down, up, scale, hidden, ranks, rows, p, rng, needs_x
-            found = library.low_rank_backward(*given)
+            found = library.low_rank_backward(grad, x, down, up, scale, hidden, ranks, rows, p, rng, needs_x)
         dx, ddown, dup = found
         return (
             grad if needs_y else None,
@@ -129,10 +128,12 @@ class _LowRank(torch.autograd.Function):
         )
 
 
-def _gradients(grad: Tensor, x: Tensor, down: Tensor, up: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _gradients(
+    grad: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, counts: Sequence[int], p: Tensor | None,
+    rng: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Compute the gradients of x, down and up by torch's operators, which can be differentiated again."""
     x, down, up = (t.view_as(t).requires_grad_() for t in (x, down, up))
-    scale, counts, p, rng = rest
     dropped = _dropped(x.to(down.dtype), counts, p, rng)
     out = _composition(torch.zeros_like(grad), dropped, down, up, scale, counts)
     return torch.autograd.grad(out, (x, down, up), grad, create_graph=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InvalidArgument, did_you_mean
+from ._style import BLUE, VERMILION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,7 +136,7 @@ def _history(ax: Axes, table: pd.DataFrame, history: pd.DataFrame, metric: str, 
 
 def _importance(ax: Axes, weight: dict[str, float]) -> None:
     names = list(weight)[::-1]
-    ax.barh(names, [weight[name] for name in names], color="#0072B2", height=0.6)
+    ax.barh(names, [weight[name] for name in names], color=BLUE, height=0.6)
     for row, name in enumerate(names):
         ax.annotate(f"{weight[name]:.2f}", (weight[name], row), (4, -3), textcoords="offset points", fontsize=8)
     ax.set(xlim=(0, 1), title="importance: share of the ranks")
@@ -191,7 +192,7 @@ def _slice(ax: Axes, table: pd.DataFrame, name: str, metric: str, colours: _Colo
         values = values.map(kinds.index)
     ax.scatter(values, table[metric].astype(float), c=[colours[trial] for trial in drawn], s=22)
     ax.scatter(
-        [values[colours.best]], [table[metric][colours.best]], s=90, facecolors="none", edgecolors="#D55E00", lw=1.6
+        [values[colours.best]], [table[metric][colours.best]], s=90, facecolors="none", edgecolors=VERMILION, lw=1.6
     )
     if _is_number(table[name]) and _is_logarithmic(table[name]):
         ax.set_xscale("log")
