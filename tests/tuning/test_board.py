@@ -3,6 +3,7 @@
 
 import multiprocessing
 import os
+import sys
 import time
 
 import pytest
@@ -74,6 +75,19 @@ def test_of_two_claims_the_first_counts_and_those_of_the_dead_are_free(journal):
     for board in (one, other, observer):
         board.close()
     assert board_of(journal(), "s").workers == 2  # itself, and the one elsewhere, of which it cannot know yet
+
+
+def test_who_has_left_gives_no_sign_of_life_any_more(journal):
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that one thread leaves while another is about to write
+    try:
+        for _ in range(60):
+            board = board_of(journal(), "s", stale_s=0.001)
+            time.sleep(0.002)
+            board.close()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert board_of(journal(), "s").workers == 1
 
 
 def test_what_one_that_was_taken_for_dead_tells_late_is_told_once(journal):

@@ -100,8 +100,10 @@ class Board:
         count = 0
         while not self._closed.wait(self._stale_s / _SIGNS):
             count += 1
-            with suppress(Exception):  # a journal that is away for a moment; training finds out if it stays away
-                self._sign(count)
+            # A journal may be away for a moment; training finds out if it stays away.
+            with suppress(Exception), self._lock:
+                if not self._closed.is_set():  # or it would be alive for others after it has left
+                    self._sign(count)
 
     def _lives(self, worker: str) -> bool:
         sign, since_s = self._signs[worker]
