@@ -15,7 +15,8 @@ from .array_module import ArrayModule, Undrawn, public_arguments, skips_initial_
 
 
 @functools.lru_cache(maxsize=128)
-def _signature(kind: type) -> inspect.Signature:
+def signature_of(kind: Any) -> inspect.Signature:
+    """Return the arguments of a class of torch's layers that are those of any model."""
     return public_arguments(inspect.signature(kind))
 
 
@@ -25,7 +26,7 @@ class Parametric(ArrayModule):
 
     def __init__(self, *args: Any, B: int, **kwargs: Any) -> None:
         super().__init__(B)
-        given: dict[str, Any] = _signature(type(self).torch_class).bind(*args, **kwargs).arguments
+        given: dict[str, Any] = signature_of(type(self).torch_class).bind(*args, **kwargs).arguments
         device = given.pop("device", None)
         plain = self._of_torch(**given)
         self._take(plain, device)

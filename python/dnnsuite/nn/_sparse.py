@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeVar
+import inspect
+from typing import Any, ClassVar
 
 import torch
 
@@ -11,8 +12,6 @@ from ..errors import InvalidArgument
 from . import functional
 from ._parametric import Parametric
 from .array_module import check_models
-
-TableT = TypeVar("TableT", bound="Table")
 
 
 class Table(Parametric):
@@ -23,13 +22,19 @@ class Table(Parametric):
     )  # fmt: skip
 
     @classmethod
-    def _from_tables(cls: type[TableT], tables: torch.Tensor, freeze: bool, **arguments: Any) -> TableT:
-        """Make a layer of `tables` `[B, V, D]`, which are not copied."""
-        if tables.dim() != 3:
-            raise InvalidArgument(f"from_pretrained takes tables [B, V, D], got {list(tables.shape)}")
-        rows, columns = tables.shape[1:]
-        layer = cls(num_embeddings=rows, embedding_dim=columns, device="meta", B=len(tables), **arguments)
-        layer.weight = torch.nn.Parameter(tables.detach(), requires_grad=not freeze)
+    def from_pretrained(cls, embeddings: torch.Tensor, freeze: bool = True, *args: Any, **kwargs: Any) -> Any:
+        """Make a layer from existing tables: an array from `[B, V, D]`, torch's layer from `[V, D]`, with the arguments
+        of torch's `from_pretrained`."""
+        torchs: Any = cls.torch_class
+        if embeddings.dim() == 2:
+            return torchs.from_pretrained(embeddings, freeze, *args, **kwargs)
+        if embeddings.dim() != 3:
+            raise InvalidArgument(f"from_pretrained takes tables [B, V, D], got {list(embeddings.shape)}")
+        given = inspect.signature(torchs.from_pretrained).bind(embeddings, freeze, *args, **kwargs).arguments
+        rules = {name: value for name, value in given.items() if name not in ("embeddings", "freeze")}
+        rows, columns = embeddings.shape[1:]
+        layer = cls(num_embeddings=rows, embedding_dim=columns, device="meta", B=len(embeddings), **rules)
+        layer.weight = torch.nn.Parameter(embeddings.detach(), requires_grad=not freeze)
         return layer
 
 
@@ -44,29 +49,6 @@ class Embedding(Table):
     >>> nn.Embedding(1000, 16, B=3)(torch.zeros(3, 8, dtype=torch.long)).shape
     torch.Size([3, 8, 16])
     """
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        embeddings: torch.Tensor,
-        freeze: bool = True,
-        padding_idx: int | None = None,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-    ) -> Any:
-        """Make a layer from existing tables: an array from `[B, V, D]`, torch's layer from `[V, D]`."""
-        rules: dict[str, Any] = {
-            "padding_idx": padding_idx,
-            "max_norm": max_norm,
-            "norm_type": norm_type,
-            "scale_grad_by_freq": scale_grad_by_freq,
-            "sparse": sparse,
-        }
-        if embeddings.dim() == 2:
-            return torch.nn.Embedding.from_pretrained(embeddings, freeze, **rules)
-        return cls._from_tables(embeddings, freeze, **rules)
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         if input.dim() < 1 or input.size(0) != self.B:
@@ -84,33 +66,6 @@ class EmbeddingBag(Table):
     """
 
     arguments = (*Table.arguments, "mode", "include_last_offset")
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        embeddings: torch.Tensor,
-        freeze: bool = True,
-        max_norm: float | None = None,
-        norm_type: float = 2.0,
-        scale_grad_by_freq: bool = False,
-        mode: str = "mean",
-        sparse: bool = False,
-        include_last_offset: bool = False,
-        padding_idx: int | None = None,
-    ) -> Any:
-        """Make a layer from existing tables: an array from `[B, V, D]`, torch's layer from `[V, D]`."""
-        rules: dict[str, Any] = {
-            "max_norm": max_norm,
-            "norm_type": norm_type,
-            "scale_grad_by_freq": scale_grad_by_freq,
-            "mode": mode,
-            "sparse": sparse,
-            "include_last_offset": include_last_offset,
-            "padding_idx": padding_idx,
-        }
-        if embeddings.dim() == 2:
-            return torch.nn.EmbeddingBag.from_pretrained(embeddings, freeze, **rules)
-        return cls._from_tables(embeddings, freeze, **rules)
 
     def forward(
         self, input: torch.Tensor, offsets: torch.Tensor | None = None, per_sample_weights: torch.Tensor | None = None

@@ -14,15 +14,22 @@ from ._attention import MultiheadAttention
 from ._dropout import Dropout
 from ._linear import Linear
 from ._normalization import LayerNorm
+from ._parametric import Parametric, signature_of
 from ._precision import computable, match, widened
 from .array_module import ArrayModule, check_models
 
 Tensor = torch.Tensor
 Activation = str | Callable[[Tensor], Tensor]
+_PARTS: dict[Any, type[ArrayModule]] = {
+    torch.nn.MultiheadAttention: MultiheadAttention,
+    torch.nn.Linear: Linear,
+    torch.nn.LayerNorm: LayerNorm,
+    torch.nn.Dropout: Dropout,
+}
 
 
-class TransformerLayer(ArrayModule):
-    """Base of encoder and decoder layers.
+class TransformerLayer(Parametric):
+    """Base of encoder and decoder layers, with the parts that torch's have.
 
     The work between matrix products is fused: bias, dropout, residual and norm are one operator; bias, activation and
     dropout are another. Both compute the gradients of biases in the same pass.
@@ -36,37 +43,19 @@ class TransformerLayer(ArrayModule):
     dropout1: Dropout
     dropout2: Dropout
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float | Sequence[float] = 0.1,
-        activation: Activation = torch.nn.functional.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
-        super().__init__(B)
-        where = {"device": device, "dtype": dtype}
-        for name in self._attentions:
-            attention = MultiheadAttention(d_model, nhead, dropout, bias=bias, batch_first=batch_first, B=B, **where)
-            self.add_module(name, attention)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, B=B, **where)
-        self.dropout = Dropout(dropout, B=B, device=device)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, B=B, **where)
-        self.norm_first = norm_first
-        for place in range(1, len(self._drops)):
-            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, B=B, **where)
-            self.add_module(f"norm{place}", norm)
-        for name in self._drops[1:]:
-            self.add_module(name, Dropout(dropout, B=B, device=device))
-        self.activation = _activation(activation)
+    def __init__(self, *args: Any, B: int, **kwargs: Any) -> None:
+        ArrayModule.__init__(self, B)
+        given = signature_of(type(self).torch_class).bind(*args, **kwargs).arguments
+        rates, device = given.pop("dropout", 0.1), given.pop("device", None)
+        self.activation = _activation(given.pop("activation", "relu"))
+        plain = self._of_torch(**given)
+        self.norm_first = plain.norm_first
+        for name, part in plain._modules.items():
+            kind = _PARTS[type(part)]
+            arguments = kind.arguments_of(part) | dict.fromkeys(kind.per_model_arguments(), rates)
+            first = next(part.parameters(), None)
+            dtype = {} if first is None else {"dtype": first.dtype}
+            self.add_module(name, kind(**arguments, device=device, B=B, **dtype))
 
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:

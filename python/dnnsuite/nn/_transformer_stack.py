@@ -12,7 +12,8 @@ import torch
 from ..errors import InvalidArgument
 from ._masks import is_causal_mask
 from ._normalization import LayerNorm
-from ._transformer import Activation, TransformerDecoderLayer, TransformerEncoderLayer
+from ._parametric import signature_of
+from ._transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from .array_module import ArrayModule
 
 Tensor = torch.Tensor
@@ -137,41 +138,26 @@ class Transformer(ArrayModule):
 
     generate_square_subsequent_mask = staticmethod(torch.nn.Transformer.generate_square_subsequent_mask)
 
-    def __init__(
-        self,
-        d_model: int = 512,
-        nhead: int = 8,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float | Sequence[float] = 0.1,
-        activation: Activation = torch.nn.functional.relu,
-        custom_encoder: Any = None,
-        custom_decoder: Any = None,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        B: int,
-    ) -> None:
+    def __init__(self, *args: Any, B: int, **kwargs: Any) -> None:
         super().__init__(B)
-        sizes = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
-        where: dict[str, Any] = {"device": device, "dtype": dtype, "B": B}
+        bound = signature_of(torch.nn.Transformer).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        custom_encoder, custom_decoder = given.pop("custom_encoder"), given.pop("custom_decoder")
+        depths = given.pop("num_encoder_layers"), given.pop("num_decoder_layers")
+        where = {"device": given["device"], "dtype": given["dtype"], "B": B}
 
         def norm() -> Any:
-            return LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **where)
+            return LayerNorm(given["d_model"], eps=given["layer_norm_eps"], bias=given["bias"], **where)
 
         self.encoder, self.decoder = custom_encoder, custom_decoder
         if custom_encoder is None:
-            encoder_layer = TransformerEncoderLayer(*sizes, **where)
-            self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norm(), B=B)
+            encoder_layer = TransformerEncoderLayer(**given, B=B)
+            self.encoder = TransformerEncoder(encoder_layer, depths[0], norm(), B=B)
         if custom_decoder is None:
-            decoder_layer = TransformerDecoderLayer(*sizes, **where)
-            self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norm(), B=B)
-        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
+            decoder_layer = TransformerDecoderLayer(**given, B=B)
+            self.decoder = TransformerDecoder(decoder_layer, depths[1], norm(), B=B)
+        self.d_model, self.nhead, self.batch_first = (given[name] for name in ("d_model", "nhead", "batch_first"))
         self.reset_parameters()
 
     @torch.no_grad()
