@@ -119,7 +119,7 @@ def test_initial_parameters_lie_where_torchs_do():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nn.LSTM(3, 4, proj_size=4, B=2), "proj_size must be smaller"),
+        (lambda: nn.LSTM(3, 4, proj_size=4, B=2), "proj_size has to be smaller"),
         (lambda: nn.GRU(3, 0, B=2), "hidden_size must be greater"),
         (lambda: nn.RNN(3, 4, nonlinearity="gelu", B=2), "'tanh' or 'relu'"),
         (lambda: nn.RNN(3, 4, dropout=1.5, B=2), "between 0 and 1"),

@@ -13,8 +13,9 @@ from .. import ops
 from ..errors import InvalidArgument
 from ._dropout import Dropout
 from ._packed import Packing
+from ._parametric import Parametric
 from ._precision import computable, promoted
-from .array_module import ArrayModule, check_models
+from .array_module import ArrayModule, check_models, skips_initial_values
 from .computed_once import first_of, spread_all
 from .sharing import folded, is_frozen
 
@@ -23,7 +24,7 @@ _MADE_FOR = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional",
 _STEMS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
-class RecurrentLayer(ArrayModule):
+class RecurrentLayer(Parametric):
     """Base of LSTM, GRU and RNN: `[B, T, N, I]` (`batch_first`: `[B, N, T, I]`; one sequence: `[B, T, I]`) to H.
 
     Parameters have torch's names and shapes, with B in front. The inputs of all time steps are projected in one
@@ -52,36 +53,17 @@ class RecurrentLayer(ArrayModule):
         *,
         B: int,
     ) -> None:
-        super().__init__(B)
-        name = f"{type(self).__name__}(B={B})"
-        for what, value in (("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if value <= 0:
-                raise InvalidArgument(f"{name}: {what} must be greater than zero, got {value}")
-        if proj_size and self.kind != "lstm":
-            raise InvalidArgument(f"{name}: proj_size is for an LSTM, got {proj_size}")
-        if not 0 <= proj_size < hidden_size:
-            raise InvalidArgument(f"{name}: proj_size must be smaller than hidden_size={hidden_size}, got {proj_size}")
-        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
-        self.proj_size = proj_size
-        self.layer_dropout = Dropout(dropout, B=B, device=device)
-        for layer in range(num_layers):
-            for suffix in self._suffixes(layer):
-                for stem, shape in self._shapes(layer).items():
-                    parameter = torch.nn.Parameter(torch.empty(B, *shape, device=device, dtype=dtype))
-                    self.register_parameter(f"{stem}_{suffix}", parameter)
-        self.reset_parameters()
-
-    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
-        """List the shapes of one model's parameters of a layer in one direction, by stem, in torch's order."""
-        width, outputs = ops.GATES[self.kind] * self.hidden_size, self.proj_size or self.hidden_size
-        inputs = self.input_size if layer == 0 else outputs * self.directions
-        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (width, inputs), "weight_hh": (width, outputs)}
-        if self.bias:
-            shapes |= {"bias_ih": (width,), "bias_hh": (width,)}
-        if self.proj_size:
-            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
-        return shapes
+        ArrayModule.__init__(self, B)
+        sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers, "bias": bias}
+        more = {name: value for name, value in vars(self).items() if name in self.arguments}  # of an RNN
+        more |= {"proj_size": proj_size} if proj_size else {}
+        options = {"batch_first": batch_first, "bidirectional": bidirectional, "dtype": dtype}
+        plain = self._of_torch(**sizes, **options, **more)
+        self.layer_dropout = Dropout(B=B, device=device)
+        self._take(plain, device)
+        self.dropout, self.proj_size = dropout, plain.proj_size
+        if not skips_initial_values():
+            self.reset_parameters()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _MADE_FOR and self.__dict__.get(name, value) != value:
@@ -278,8 +260,6 @@ class RNN(RecurrentLayer):
         *,
         B: int,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise InvalidArgument(f"nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
         self.nonlinearity, self.kind = nonlinearity, f"rnn_{nonlinearity}"
         sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
         super().__init__(*sizes, device, dtype, B=B)
