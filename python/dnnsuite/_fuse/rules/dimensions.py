@@ -79,7 +79,7 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
 
 
 _TABLE: list[tuple[str, dict[int, str], dict[str, Any]]] = [
-    *[(n, {1: "dim"}, {}) for n in ["softmin", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"]],
+    *[(n, {1: "dim"}, {}) for n in ["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"]],
     *[(n, {1: "dim"}, {"dim": -1}) for n in ["sort", "argsort", "mode"]],
     ("diff", {2: "dim"}, {"dim": -1}),
     *[(n, {2: "dim"}, {"dim": -1}) for n in ["topk", "kthvalue"]],
@@ -104,11 +104,6 @@ def _softmax(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return map_over_models(func, args, kwargs)
     ours_of_all = ours.softmax if func.__name__ == "softmax" else ours.log_softmax
     return wrap_all(ours_of_all(x.value, **values))
-
-
-@rule("glu")
-def _glu(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return wrap_all(ours.glu(args[0].value, *args[1:], **kwargs))
 
 
 @rule("chunk split tensor_split split_with_sizes")
@@ -212,14 +207,6 @@ def vector_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return map_over_models(func, args, kwargs)
     dims = tuple(range(1, x.dim() + 1)) if dim is None else moved(dim, x.dim())
     return wrap_all(torch.linalg.vector_norm(x.value, 2 if order is None else order, dims, **values))
-
-
-@rule("normalize")
-def normalize(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    values = dict(zip(("input", "p", "dim", "eps"), args, strict=False)) | kwargs
-    x = values.pop("input")
-    values["dim"] = moved(values.get("dim", 1), x.dim())
-    return wrap_all(func(x.value, **values))
 
 
 @rule("squeeze")

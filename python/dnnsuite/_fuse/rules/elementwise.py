@@ -111,14 +111,7 @@ _PRODUCTS = frozenset((torch.mul, torch.Tensor.mul, torch.Tensor.__mul__, torch.
 _RELUS = frozenset((torch.relu, torch.Tensor.relu, torch.nn.functional.relu))
 
 
-_OURS = {
-    "tanh": functional.tanh,
-    "gelu": functional.gelu,
-    "mish": functional.mish,
-    "softplus": functional.softplus,
-    "elu": functional.elu,
-    "selu": functional.selu,
-}
+_OURS = {"tanh": functional.tanh, "selu": functional.selu}  # torch.nn.functional's are found by `layer_rule`
 
 
 class _Kind(NamedTuple):
@@ -244,11 +237,6 @@ def _set_data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 FINDERS.append(lambda func: _set_data if func == torch.Tensor.data.__set__ else None)  # type: ignore[attr-defined]
 WRITING.add(_set_data)
-
-
-@rule("data")
-def _data(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return ModelTensor(args[0].value.data)
 
 
 @rule("contains")

@@ -124,13 +124,11 @@ def repeat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(x.repeat(1, *counts))
 
 
-@rule("tril triu pad pixel_shuffle pixel_unshuffle one_hot matrix_exp")
+@rule("tril triu one_hot matrix_exp")
 def trailing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply a function of the last dimensions, with any number before them."""
     if type(args[0]) is not ModelTensor:
         return map_over_models(func, args, kwargs)
-    if func.__name__ == "pad" and (args[2] if len(args) > 2 else kwargs.get("mode", "constant")) != "constant":
-        return map_over_models(func, args, kwargs)  # the other modes count the dimensions
     if func.__name__ == "one_hot" and len(args) < 2 and kwargs.get("num_classes", -1) == -1:
         raise NotFusable("one_hot without num_classes depends on the data")
     return wrap_all(func(args[0].value, *args[1:], **kwargs))
