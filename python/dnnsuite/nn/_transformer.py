@@ -20,7 +20,7 @@ from .array_module import ArrayModule, check_models
 
 Tensor = torch.Tensor
 Activation = str | Callable[[Tensor], Tensor]
-_PARTS: dict[Any, type[ArrayModule]] = {
+_PARTS: dict[Any, Any] = {
     torch.nn.MultiheadAttention: MultiheadAttention,
     torch.nn.Linear: Linear,
     torch.nn.LayerNorm: LayerNorm,
