@@ -19,7 +19,6 @@ from .._convolution_ways import convolve_on_gpu
 from .._convolve_models import convolve_models
 from .._models import each_model
 from .._precision import computable, match
-from .._wide_convolution import wide_convolution
 from ._convolution_rules import (
     FEW_TAPS,
     Size,
@@ -170,8 +169,6 @@ def _convolution(
     geometry = _geometry(plain, dims, input, weight, *rest)
     if geometry is None:
         return each_model(lambda x, w, b: plain(x, w, b, *rest), input, weight, bias)
-    if dims == 2 and (y := wide_convolution(input, weight, bias, geometry)) is not None:
-        return channels_last(y)
     return convolve_models(input, weight, bias, geometry)
 
 
