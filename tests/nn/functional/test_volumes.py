@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import stack
 from dnnsuite.nn import functional
-from dnnsuite.nn.functional._volumes import pays_contiguous, volume_convolution
+from dnnsuite.nn.functional._volumes import volume_convolution
 
 B, N = 3, 2
 
@@ -92,23 +92,6 @@ def test_gradients_of_few_channels_are_products_of_windows(filters, stride, watc
     for needed, ours in ((True, watched), (False, unwatched)):
         y = volume_convolution(x.requires_grad_(needed), weight, None, stride, 1, 1, 1)
         assert (y is not None) == ours
-
-
-@pytest.mark.parametrize(
-    ("inputs", "outputs", "stride", "watched", "unwatched"),
-    [
-        (1, 8, 1, False, True),
-        (1, 16, 1, True, True),
-        (1, 32, 1, True, False),
-        (1, 32, 2, True, True),
-        (3, 16, 1, False, True),
-        (4, 16, 1, False, False),
-    ],
-)
-def test_torch_convolves_few_channels_contiguous(inputs, outputs, stride, watched, unwatched):
-    x, weight = torch.zeros(2, 1, inputs, 4, 4, 4), torch.zeros(2, outputs, inputs, 3, 3, 3)
-    assert pays_contiguous(x, weight, stride, 1) == unwatched
-    assert pays_contiguous(x.requires_grad_(), weight, stride, 1) == watched
 
 
 def test_errors_are_torchs():

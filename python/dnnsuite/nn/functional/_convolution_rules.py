@@ -75,13 +75,10 @@ def is_grouped_sample(plain: Any, dims: int, input: Tensor, weight: Tensor, grou
 
 
 def pays_as_models(plain: Any, input: Tensor, weight: Tensor, groups: int) -> bool:
-    """Return True if groups of one sample are better taken for models of their own: transposed filters, and those of
-    one tap, which multiply pixels, on contiguous images. Elsewhere each group's images would be copied."""
-    if input.size(2) < VECTOR * groups:
-        return False
-    if plain.__name__.startswith("conv_transpose"):
-        return True
-    return weight.shape[3:].numel() == 1 and not is_shared(input) and input[0, 0].is_contiguous()
+    """Return True if groups of one sample are better taken for models of their own: of filters of one tap, which
+    multiply pixels, on contiguous images. Elsewhere each group's images would be copied."""
+    direct = input.size(2) >= VECTOR * groups and not plain.__name__.startswith("conv_transpose")
+    return direct and weight.shape[3:].numel() == 1 and not is_shared(input) and input[0, 0].is_contiguous()
 
 
 def lies_whole(images: Tensor) -> bool:

@@ -23,9 +23,8 @@ MANY_PRODUCTS, MANY_VECTORS = 32_000_000, 49_152
 up to which they are: cutting them is most of the work (`benchmarks/ops/grid.py`)."""
 
 FIRST_CHANNELS, FEW_OUTPUTS, MANY_OUTPUTS = 3, 16, 32
-"""Channels of a network's input, for which oneDNN has kernels of their own: 1.1 to 1.3 times as fast, for less than
-`MANY_OUTPUTS` filters, or with a stride. Gradients of such images take them from `FEW_OUTPUTS` filters on, and are
-products of windows from `MANY_OUTPUTS` on, or with a stride: 1.2 to 2.8 times oneDNN's rate."""
+"""Channels of a network's input, whose gradients are products of windows from `MANY_OUTPUTS` filters on, and from
+`FEW_OUTPUTS` on with a stride: 1.2 to 2.8 times oneDNN's rate."""
 
 FEW_NUMBERS = 20_480
 """Numbers of a single sample, without its width, up to which torch does not ask oneDNN."""
@@ -59,25 +58,6 @@ def volume_convolution(
     if not _pays(input, weight, *steps, groups):
         return None
     return ops.window_convolution(input, weight, bias, *steps, groups)
-
-
-def pays_contiguous(input: Tensor, weight: Tensor, stride: Size, groups: int) -> bool:
-    """Return True if torch convolves volumes `[B, N, I, D, H, W]` faster contiguous than channels last: with few
-    channels, and neither many filters nor the gradient of several channels."""
-    inputs, outputs = input.size(2), weight.size(1)
-    if input.dim() != 6 or not on_cpu(input) or groups > 1 or inputs > FIRST_CHANNELS:
-        return False
-    if input.requires_grad:
-        return inputs < FIRST_CHANNELS and outputs >= FEW_OUTPUTS
-    return outputs < MANY_OUTPUTS or triple(stride) != (1, 1, 1)
-
-
-def contiguous(x: Tensor) -> Tensor:
-    """Return `x` `[B, ...]` with each model's part contiguous, dimensions of one included, whose strides tell torch
-    which memory order to take. Shared batches stay shared."""
-    if x.size(0) > 1 and x.stride(0) == 0:
-        return contiguous(x[:1]).expand_as(x)
-    return x.contiguous().flatten(1).view(x.shape)
 
 
 def _pays(

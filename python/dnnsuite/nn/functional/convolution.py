@@ -35,7 +35,7 @@ from ._convolution_rules import (
     steps_go_wrong,
 )
 from ._samples import named
-from ._volumes import contiguous, is_pointwise, pays_contiguous, volume_convolution
+from ._volumes import is_pointwise, volume_convolution
 from ._whole_maps import from_single_pixels, sizes_of, whole_map
 from ._windows import takes_windows, transposed_of_windows
 
@@ -158,9 +158,7 @@ def _convolution(
         return channels_last(y)
     if on_gpu(input) and input.size(0) > 1 and input.dim() == dims + 3:
         return convolve_on_gpu(plain, input, weight, bias, *rest)
-    if plain is F.conv3d and pays_contiguous(input, weight, rest[0], rest[3]):
-        input, weight = contiguous(input), contiguous(weight)
-    elif (dims == 2 or plain is F.conv3d) and input.dim() == dims + 3 and not (sample and lies_whole(input)):
+    if (dims == 2 or plain is F.conv3d) and input.dim() == dims + 3 and not (sample and lies_whole(input)):
         input = channels_last(input)
     if len(input) == 1:
         y = plain(input.squeeze(0), weight.squeeze(0), None if bias is None else bias.squeeze(0), *rest)
