@@ -77,21 +77,12 @@ def share(model: torch.nn.Module, root: torch.nn.Module, known: dict[int, torch.
 @torch.no_grad()
 def models_of(root: torch.nn.Module, B: int) -> list[torch.nn.Module]:
     """Copy all models of an array; what they share there they share again, in memory of their own."""
-    models: list[torch.nn.Module] = []
-    known: dict[int, torch.Tensor] = {}
-    for index in range(B):
-        model = _model_of(root, index, known)
-        if index == 0:
-            known = {
-                id(value): getattr(model.get_submodule(path), names)[name]
-                for path, module in root.named_modules()
-                for names in ("_parameters", "_buffers")
-                for registry, name, value in held_by(module)
-                if registry is getattr(module, names) and name in getattr(model.get_submodule(path), names)
-            }
-        else:
-            share(model, root, known)
-        models.append(model)
+    known = _in_memory_of(root)
+    for value in known.values():
+        value.data = value.data.clone(memory_format=torch.contiguous_format)
+    models = [_model_of(root, index, known) for index in range(B)]
+    for model in models:
+        share(model, root, known)
     return models
 
 
