@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 from ..errors import Unavailable
 from ..profiler.counters.catalogue import LIBRARY, candidates, version_of
@@ -86,7 +87,7 @@ def nvml() -> Finding:
 
 def cupti() -> Finding:
     """Kernel records and hardware counters. The library works, as far as listing metrics, without a GPU."""
-    found = [*candidates(), LIBRARY]  # the last by the loader's path
+    found: list[Path | str] = [*candidates(), LIBRARY]  # the last by the loader's path
     for path in found:
         version = version_of(path)  # in a process of its own: without a driver, CUPTI 13.2 ends the one that asks
         if version is not None:
