@@ -71,25 +71,22 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cupti_is_looked_for_in_the_wheel_before_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = tmp_path / "nvidia/cu13/lib/libcupti.so.13"
-    toolkit = tmp_path / "toolkit/extras/CUPTI/lib64/libcupti.so.12"
+    toolkit = tmp_path / "toolkit/extras/CUPTI/lib64/libcupti.so.13"
     for path in (wheel, toolkit):
         path.parent.mkdir(parents=True)
         path.touch()
     spec = types.SimpleNamespace(submodule_search_locations=[str(tmp_path / "nvidia")])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: spec if name == "nvidia" else None)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
-    candidates = list(_gpu._cupti_candidates())
-    assert candidates.index(str(wheel)) < candidates.index(str(toolkit)) < candidates.index("libcupti.so.13")
-
     asked: list[str] = []
 
-    def answers(path: str) -> int | None:
-        asked.append(path)
-        return 130001 if path == str(toolkit) else None
+    def answers(path: Path | str) -> int | None:
+        asked.append(str(path))
+        return 130001 if path == toolkit else None
 
     monkeypatch.setattr(_gpu, "version_of", answers)
     assert _gpu.cupti() == ("ok", f"version 130001, {toolkit}", "")
-    assert str(wheel) in asked
+    assert asked == [str(wheel), str(toolkit)]
     monkeypatch.setattr(_gpu, "version_of", lambda path: None)
     assert _gpu.cupti().status == "missing"
 

@@ -46,8 +46,8 @@ def entry(**more):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"conditions": {"preset": "smoke"}}, "preset smoke is small and short: run it with --preset baselines"),
-        ({"conditions": {"preset": "quick"}}, "preset quick is small and short: run it with --preset baselines"),
+        ({"conditions": {"preset": "smoke"}}, "preset smoke is small and short: run it with --preset default"),
+        ({"conditions": {"preset": "quick"}}, "preset quick is small and short: run it with --preset default"),
         ({"conditions": {"settings": "arch=resnet18"}}, "settings that are not the original's (arch=resnet18)"),
         ({"seed_feed": "memory"}, "batches from memory, not loader"),
         ({"conditions": {"skipped steps": "many"}}, "many steps were skipped"),

@@ -107,3 +107,9 @@ def test_a_sweep_says_in_a_line_what_runs_model_by_model_and_lists_all_parts(tas
 
 def small(config):
     return torch.nn.Linear(4, 2)
+
+
+def test_coverage_of_a_sweep_that_had_nothing_left_to_train_is_empty(task, tmp_path):
+    options = {"batch_size": 16, "epochs": 1, "out": tmp_path / "out", "quiet": True}
+    assert dnnsuite.sweep(small, {"lr": [0.1, 0.2]}, task.train, **options).coverage()
+    assert not dnnsuite.sweep(small, {"lr": [0.1, 0.2]}, task.train, **options, resume=True).coverage()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -33,6 +34,7 @@ _CHECKED = (
     "preset", "algorithm", "style", "order", "goal", "device", "data", "method", "precision", "step_on", "cluster",
     "modes", "precisions", "rungs",
 )  # fmt: skip
+_FILES = ("space", "topology", "against")  # options that name a file to read
 _PREFIXES = ("pin exec", "pin run")  # of another command, whose options follow
 _OTHER_NAMES = {"gpu": "cuda", "nvidia": "cuda"}
 _LISTS = ("modes", "precisions", "rungs")
@@ -165,13 +167,14 @@ def _refuse(why: str) -> None:
 
 
 def _absent(params: Mapping[str, Any]) -> str:
-    """Name the first of the directories of results that does not exist, with one beside it that is called alike."""
+    """Name the first directory of results, or other file to read, that does not exist."""
     for directory in params.get("directories") or ():
         if not (directory.is_dir() or (directory.suffix == ".csv" and directory.is_file())):
             folder = directory.parent
             beside = [each.name for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
             return f"{directory}: no such directory{did_you_mean(directory.name, beside)}"
-    return ""
+    files = [params[name] for name in _FILES if params.get(name)]
+    return next((f"{file}: No such file or directory" for file in files if not Path(file).exists()), "")
 
 
 def _unknown(command: str, params: Mapping[str, Any]) -> str:
@@ -187,6 +190,16 @@ def _unknown(command: str, params: Mapping[str, Any]) -> str:
                 near = did_you_mean(_OTHER_NAMES.get(word.lower(), word), [*shown, *accepted])
                 what = name.removesuffix("s").replace("_", "-")
                 return f"unknown {what} {word!r}; accepted: {', '.join(shown)}{near}"
+    return _no_target(params.get("until"))
+
+
+def _no_target(until: str | None) -> str:
+    """Refuse a value of --until that is neither `target` nor a number."""
+    try:
+        float("0" if until in (None, "target") else until)
+    except ValueError:
+        near = did_you_mean(str(until), ["target"])
+        return f"--until {until!r}: accepted are target and a value of the job's metric{near}"
     return ""
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 from ._options import Json
 
@@ -16,5 +17,6 @@ def doctor(as_json: Json = False) -> int:
     from .. import doctor as checks
 
     report = checks.report()
-    print(json.dumps(checks.to_dict(report)) if as_json else checks.render(report))
+    width = min(100, shutil.get_terminal_size((100, 0)).columns)
+    print(json.dumps(checks.to_dict(report)) if as_json else checks.render(report, width))
     return checks.exit_code(report)

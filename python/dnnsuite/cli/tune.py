@@ -275,8 +275,8 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
         if row["changed"]:
             print(f"note: {row['mode']} was resumed though something had changed: {row['changed']}")
     if len(rows) > 1 and not any("speedup" in row for row in rows):
-        why = "was resumed" if any(row["resumed"] for row in rows) else "ran once: see --repeats"
-        print(f"note: no ratio of times is given, for a search {why}")
+        why = "a search was resumed" if any(row["resumed"] for row in rows) else "each search ran once (see --repeats)"
+        print(f"note: no ratio of times is given, because {why}")
     if found["verdict"]:
         print(found["verdict"])
     print("\n".join(files))

@@ -58,7 +58,9 @@ def workflow(
     lambd: Annotated[Optional[float], typer.Option(help="Density of the Bs near 1.  [4]")] = None,  # noqa: UP045
     data: Annotated[Text, typer.Option()] = None,
     dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    threads: Annotated[Number, typer.Option(help="CPU threads, shared by a run's processes.  [all]")] = None,
+    threads: Annotated[
+        Number, typer.Option(help="CPU threads of a run's processes.  [$OMP_NUM_THREADS, or all]")
+    ] = None,
     goal: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(help="Stop when the relative half width of each speedup's 95 % interval is below this.  [0.05]"),

@@ -1,24 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""The NVIDIA driver and what belongs to it. Every library is opened by name and may be absent.
-
-Not run on a GPU yet, but for the parts that need none.
-"""
+"""The NVIDIA driver and what belongs to it. Every library is opened by name and may be absent."""
 
 from __future__ import annotations
 
 import ctypes
-import glob
 import importlib
-import importlib.util
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import Unavailable
-from ..profiler.counters.catalogue import version_of
+from ..profiler.counters.catalogue import LIBRARY, candidates, version_of
 from ._fat_binary import architectures, runs_on
 from ._finding import Finding, missing, ok
 
@@ -93,14 +87,13 @@ def nvml() -> Finding:
 
 def cupti() -> Finding:
     """Kernel records and hardware counters. The library works, as far as listing metrics, without a GPU."""
-    tried = []
-    for path in _cupti_candidates():
-        tried.append(path)
+    found: list[Path | str] = [*candidates(), LIBRARY]  # the last by the loader's path
+    for path in found:
         version = version_of(path)  # in a process of its own: without a driver, CUPTI 13.2 ends the one that asks
         if version is not None:
             return ok(f"version {version}, {path}")
     return missing(
-        f"no libcupti that answers (tried {len(tried)} places)",
+        f"no libcupti that answers (tried {len(found)} places)",
         "pip install 'dnnsuite[counters]', or the CUDA toolkit; from 13.2 on CUPTI needs NVIDIA's driver",
     )
 
@@ -114,22 +107,6 @@ def counters() -> Finding:
         return ok("over steps, over kernels and sampled over time")
     worst = against[-1]  # the device's own reason, where there is one
     return missing(f"{worst.name}: {worst.reason}", worst.remedy or "`dnnsuite metrics support` says more")
-
-
-def _cupti_candidates() -> Iterator[str]:
-    """Places of the library in order: loaded by the process, torch's wheel, the toolkit, the system's search path."""
-    try:
-        maps = Path("/proc/self/maps").read_text()
-    except OSError:
-        maps = ""
-    yield from dict.fromkeys(re.findall(r"(/\S*/libcupti\.so\S*)$", maps, re.MULTILINE))
-    spec = importlib.util.find_spec("nvidia")
-    for folder in spec.submodule_search_locations or [] if spec else []:
-        yield from sorted(glob.glob(f"{folder}/*/lib/libcupti.so.*"), reverse=True)
-    for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
-        for folder in ("extras/CUPTI/lib64", "lib64", "lib"):
-            yield from sorted(glob.glob(f"{root}/{folder}/libcupti.so.[0-9]*"))
-    yield from ("libcupti.so.13", "libcupti.so.12", "libcupti.so")
 
 
 def nvtx() -> Finding:

@@ -51,7 +51,7 @@ def torch_names() -> Finding:
         return missing(f"import torch: {error}", f"pip install 'torch{TESTED_TORCH}'")
     lost = lost_names()
     if not lost:
-        return ok(f"all {len(NAMES)} that dnnsuite uses exist (dnnsuite/_torch/names.py)")
+        return ok(f"this torch has all {len(NAMES)} private names that dnnsuite uses")
     detail = "; ".join(f"{name} is missing: {without}" for name, without in lost)
     return warning(detail, f"pip install 'torch{TESTED_TORCH}', or a newer dnnsuite")
 
@@ -62,7 +62,7 @@ def instruments() -> Finding:
         module = importlib.import_module("dnnsuite._C")
     except ImportError as error:
         return missing(f"import dnnsuite._C: {error}", _REBUILD)
-    return ok(f"{Path(str(module.__file__)).name}, clock at {module.now_ns() / 1e9:.0f} s")
+    return ok(f"loaded ({Path(str(module.__file__)).name})")
 
 
 def operators() -> Finding:

@@ -8,7 +8,7 @@ from torch import nn
 
 
 class Agent(nn.Module):
-    """States `[..., 4]` → logarithms of the chances of both moves `[..., 2]`, and values `[...]`."""
+    """Map states `[..., 4]` to the log-probabilities of both actions `[..., 2]` and the value of each state `[...]`."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 class _Convolution(nn.Module):
-    """Gated, depthwise in time, normed."""
+    """Gated depthwise convolution in time, with a norm."""
 
     def __init__(self, width: int, kernel: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _Convolution(nn.Module):
 
 
 class _Block(nn.Module):
-    """Half a feed-forward, attention, convolution, half a feed-forward."""
+    """Half-weighted feed-forward, attention, convolution, half-weighted feed-forward."""
 
     def __init__(self, width: int, heads: int, kernel: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Block(nn.Module):
 
 
 class Conformer(nn.Module):
-    """Mel bands `[N, T, mel]` → logits of symbols `[N, T / 4, symbols]`."""
+    """Map mel spectrograms `[N, T, mel]` to logits of the symbols `[N, T / 4, symbols]`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ class _Block(nn.Module):
 
 
 class ConvNeXt(nn.Module):
-    """Pictures `[N, C, S, S]` → logits `[N, classes]`: four stages, each at half the resolution of the one before."""
+    """Map images `[N, C, S, S]` to logits `[N, classes]`, in four stages that halve the resolution in turn."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ from torch import nn
 
 
 class Crosses(nn.Module):
-    """Numbers `[N, F]` and the values of each field `[N, k]` → logits of a click `[N]`.
+    """Map numeric features `[N, F]` and the values of each categorical field `[N, k]` to the logit of a click `[N]`.
 
     Args:
         rows: values that each field may have.

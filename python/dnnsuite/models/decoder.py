@@ -60,7 +60,7 @@ class Gated(nn.Module):
 
 
 class Added(nn.Module):
-    """A stream, and added to it the outputs of a part for the normalised stream."""
+    """Residual connection: the input plus the outputs of a part for the normalised input."""
 
     def __init__(self, width: int, part: nn.Module) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ def attending(options: Mapping[str, Any]) -> nn.Sequential:
 
 
 class Decoder(nn.Module):
-    """Tokens `[N, L]` → logits of the next ones `[N, L, vocab]`; the embedding is the head, too.
+    """Map tokens `[N, L]` to logits of the next token `[N, L, vocab]`; the head shares the weight of the embedding.
 
     Args:
         options: vocab, layers, width, heads, kv_heads and ff; with `again`, a block is computed again in the backward
@@ -107,7 +107,7 @@ class Decoder(nn.Module):
 
 
 class Adapted(nn.Module):
-    """A frozen linear layer, and a product of rank `rank` beside it that begins at zero."""
+    """A frozen linear layer plus a trained product of rank `rank`, which is zero at first."""
 
     def __init__(self, base: nn.Linear, rank: int, scale: float) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Adapted(nn.Module):
 
 
 def adapt(decoder: nn.Module, rank: int, scale: float) -> nn.Module:
-    """Freeze a decoder, and put adapters on its queries, values, outputs and feed-forwards; return it."""
+    """Freeze a decoder, put adapters on its queries, values, outputs and feed-forward layers, and return it."""
     decoder.requires_grad_(False)
     for holder in list(decoder.modules()):
         for name, part in list(holder.named_children()):

@@ -34,7 +34,7 @@ class _Conditioned(nn.Module):
 
 
 class DiffusionTransformer(nn.Module):
-    """Noisy pictures `[N, C, S, S]`, times `[N]` and classes `[N]` → velocities `[N, C, S, S]`."""
+    """Map noisy images `[N, C, S, S]`, times `[N]` and classes `[N]` to velocities `[N, C, S, S]`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()

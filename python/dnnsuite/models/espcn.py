@@ -8,7 +8,7 @@ from torch import nn
 
 
 class ESPCN(nn.Module):
-    """Luminance `[N, 1, H, W]` to `[N, 1, rH, rW]`, r being `upscale_factor`."""
+    """Map luminance `[N, 1, H, W]` to `[N, 1, rH, rW]`, where r is `upscale_factor`."""
 
     def __init__(self, upscale_factor: int = 2) -> None:
         super().__init__()

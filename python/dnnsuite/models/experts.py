@@ -17,7 +17,7 @@ CHOSEN, CAPACITY = 2, 1.5
 
 
 class Experts(nn.Module):
-    """Gated feed-forwards of which each token takes two; returns them, the balance loss and the greatest share."""
+    """Gated feed-forward experts, two for each token; returns their sum, the balance loss and the largest share."""
 
     def __init__(self, width: int, ff: int, experts: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Experts(nn.Module):
 
 
 class MixtureBlock(nn.Module):
-    """Attention, then experts; what they say of the balance is handed on."""
+    """Attention, then experts; also returns their balance loss and the largest share."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class MixtureBlock(nn.Module):
 
 
 class Mixture(Decoder):
-    """Tokens `[N, L]` → (logits, balance loss `[]`, greatest share of an expert `[]`)."""
+    """Map tokens `[N, L]` to (logits `[N, L, vocab]`, balance loss `[]`, largest share of an expert `[]`)."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         super().__init__(options, lambda: MixtureBlock(options))

@@ -15,7 +15,7 @@ _SEEN = (3, 8, 15, 22)  # the places of relu1_2, relu2_2, relu3_3 and relu4_3
 
 
 class TransformerNet(nn.Module):
-    """Images `[N, 3, H, W]` of 0 to 255 to images of the same size, which 4 must divide. 1 679 235 parameters."""
+    """Map images `[N, 3, H, W]`, 0 to 255, to such images; H and W are multiples of 4. It has 1,679,235 parameters."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -21,9 +21,9 @@ def _conv(before: int, width: int, stride: int = 1) -> nn.Sequential:
 
 
 class Detector(nn.Module):
-    """Scenes `[N, C, S, S]` → objectness `[N, P]`, logits of classes `[N, P, classes]` and boxes `[N, P, 4]` in pixels.
+    """Map scenes `[N, C, S, S]` to objectness `[N, P]`, class logits `[N, P, classes]` and boxes `[N, P, 4]` in pixels.
 
-    P are the places of all levels, the finest first, row by row.
+    P counts the places of all levels, the finest first, row by row.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ def average_precision(
     score: torch.Tensor, classes: torch.Tensor, boxes: torch.Tensor, there: torch.Tensor, kind: torch.Tensor,
     box: torch.Tensor, most: int,
 ) -> torch.Tensor:  # fmt: skip
-    """Area below precision over recall, of all classes. A thing is found once, at an overlap of .5.
+    """Compute the area under precision over recall, for all classes. An object counts once, at an overlap of 0.5.
 
     Args:
         score, classes, boxes: answers of a detector for scenes.

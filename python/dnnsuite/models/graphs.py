@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 class _Step(nn.Module):
-    """Messages of the neighbours are added up, then each atom changes (Xu et al., 2019)."""
+    """Add up the messages of the neighbours, then update each atom (Xu et al., 2019)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class _Step(nn.Module):
 
 
 class GraphNetwork(nn.Module):
-    """Kinds and marks of atoms `[N, atoms]`, edges `[N, edges]` from and to, their weights → logits `[N, classes]`."""
+    """Map kinds and marks of atoms `[N, atoms]`, and edges `[N, edges]` with weights, to logits `[N, classes]`."""
 
     def __init__(self, width: int, steps: int, kinds: int, marks: int, classes: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class _Relations(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    """Features `[V, F]` of seeds, of their neighbours of each kind, and so on → logits of the seeds `[N, classes]`.
+    """Map features `[V, F]` of seeds, their neighbours of each kind, and so on, to logits of the seeds `[N, classes]`.
 
     Args:
         widths: numbers of features, F first.

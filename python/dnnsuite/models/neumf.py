@@ -14,7 +14,7 @@ from ..errors import InvalidArgument
 
 
 class NeuMF(nn.Module):
-    """Users and items `[N]` to the logits of liking `[N]`: a product of embeddings beside a perceptron on others.
+    """Map users and items `[N]` to the logit of a rating `[N]`: a product of embeddings and a perceptron on others.
 
     Args:
         users, items: rows of the tables.

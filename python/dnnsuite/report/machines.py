@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN = {"speed": "speed", "cost": "cost of an item", "energy": "energy of an item"}
+# What a buyer reads first; the conditions of the runs follow.
+_OF_THE_MACHINE = (
+    "processor", "GPUs", "driver", "memory", "NUMA nodes", "storage", "host", "operating system", "kernel", "governor",
+    "microcode", "torch", "dnnsuite", "commit", "measured",
+)  # fmt: skip
 _TEMPLATE = Path(__file__).with_name("machines.html.j2")
 
 
@@ -89,7 +94,7 @@ class Machines:
                 ratio=ratio,
                 decided=low > 1 or high < 1,
                 within=interval(low, high, "{:.3f}".format),
-                facts=[*(self.systems[0] | self.systems[1])],
+                facts=sorted(self.systems[0] | self.systems[1], key=lambda name: name not in _OF_THE_MACHINE),
                 words=_SHOWN,
                 finite=math.isfinite,
                 number=number,

@@ -100,7 +100,7 @@ def _not_as_published(entry: ReportEntry) -> list[str]:
     if entry.conditions.get("data", "").startswith("fake: "):
         return ["its data were made by `dnnsuite data prepare --fake`: run it with the real ones"]
     if preset in ("smoke", "quick"):
-        return [f"preset {preset} is small and short: run it with --preset baselines"]
+        return [f"preset {preset} is small and short: run it with --preset default"]
     if settings not in ("", UNKNOWN, "the job's own"):
         return [f"settings that are not the original's ({settings}): run it with its own"]
     return []

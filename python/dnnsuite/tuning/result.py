@@ -192,12 +192,14 @@ class Sweep:
     def coverage(self) -> Coverage:
         """List how each part of the models ran, like `coverage()` of an array, for models of one shape after another.
 
+        The list is empty if the sweep was resumed and nothing was left to train.
+
         Raises:
-            InvalidArgument: this process trained nothing in arrays.
+            InvalidArgument: this process trained nothing in arrays, because of the mode or the devices.
         """
-        if not self.covers:
+        if not self.covers and not self.resumed:
             raise InvalidArgument(
-                "this process trained no trial in an array (by mode or devices, or all was already trained): see "
+                "this process trained no trial in an array, because of the mode or the devices: see "
                 "dnnsuite.fuse([make_model(config), ...]) and its coverage()"
             )
         return Coverage(dict.fromkeys(cover for covers in self.covers for cover in covers))

@@ -57,7 +57,8 @@ def test_units():
 def test_an_unknown_chip_is_named_with_the_known():
     with pytest.raises(Unavailable, match="GH200") as caught:
         catalogue.metrics("GH200")
-    assert "GH100" in caught.value.remedy
+    assert "did you mean 'GH100'?" in str(caught.value)
+    assert "more (`dnnsuite metrics roles`)" in str(caught.value)
     with pytest.raises(InvalidArgument, match="ranges, sampling"):
         catalogue.host("GH100", "colour")
 

@@ -3,6 +3,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -94,7 +95,7 @@ def test_a_kernel_that_forbids_counters_leaves_samples_and_a_note(monkeypatch):
 def test_stolen_time_is_told(monkeypatch, instrument):
     stolen = iter([0.0, 1e6])
     monkeypatch.setattr(_usage, "STEAL_EVERY_NS", 0)
-    monkeypatch.setattr(_usage, "cpu_times_s", lambda text: {"steal": next(stolen)})
+    monkeypatch.setattr(_usage, "psutil", SimpleNamespace(cpu_times=lambda: SimpleNamespace(steal=next(stolen))))
     instrument.start()
     instrument.step(0)
     instrument.stop()
@@ -103,7 +104,9 @@ def test_stolen_time_is_told(monkeypatch, instrument):
 
 def test_short_steps_do_not_read_the_kernels_file_each(monkeypatch, instrument):
     reads = []
-    monkeypatch.setattr(_usage, "cpu_times_s", lambda text: reads.append(text) or {"steal": 1.0})
+    monkeypatch.setattr(
+        _usage, "psutil", SimpleNamespace(cpu_times=lambda: reads.append(1) or SimpleNamespace(steal=1.0))
+    )
     monkeypatch.setattr(_usage, "STEAL_EVERY_NS", 10**15)
     instrument.start()
     for i in range(5):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._C import CounterDevice, CounterHost, RangeCounters, SampledCounters, counter_chips, cupti_version
-from ...errors import Error, Unavailable, did_you_mean
+from ...errors import Error, Unavailable, did_you_mean, some_of
 from ...host import register_vendor_folders, vendor_folders
 
 LIBRARY = "libcupti.so.13"
@@ -108,13 +108,13 @@ def host(chip: str, collection: str = "ranges") -> CounterHost:
     ready()
     try:
         return CounterHost(chip, collection)
-    except Unavailable as unavailable:
+    except Unavailable:
         known = counter_chips()
         if chip in known:  # CUPTI knows it, and cannot count there
             raise
         hint = did_you_mean(chip, known)
         raise Unavailable(
-            f"chip {chip}{hint} is not known to CUPTI", unavailable.looked_in, unavailable.remedy
+            f"CUPTI does not know the chip {chip}{hint}; it knows {some_of(known, '`dnnsuite metrics roles`')}"
         ) from None
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Samples of the machine and of this process while it trains, from /proc and /sys.
+"""Samples of the machine and of this process while it trains: psutil's, and from /proc and /sys what psutil lacks.
 
-A line that is not understood is left out, never an exception.
+A quantity that cannot be read is left out, never an exception.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
 
 from ...timing import now_ns
 from ..sampler import Reading
-
-_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def read_text(path: Path) -> str:
@@ -24,62 +24,6 @@ def read_text(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-class KeptFile:
-    """File of /proc that is read ten times a second: kept open, which takes a third of the time of opening it each
-    time.
-
-    Args:
-        path: the file.
-        most_bytes: most bytes to read, from its beginning.
-    """
-
-    def __init__(self, path: Path, most_bytes: int = 4096) -> None:
-        self._path, self._most_bytes = path, most_bytes
-        self._file: int | None = None
-
-    def text(self) -> str:
-        """Return its present text; empty when it cannot be read."""
-        try:
-            if self._file is None:
-                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            return os.pread(self._file, self._most_bytes, 0).decode(errors="replace")
-        except OSError:
-            self.close()
-            return ""
-
-    def close(self) -> None:
-        """Close it; the next `text` opens it again."""
-        opened, self._file = self._file, None
-        if opened is not None:
-            os.close(opened)
-
-    __del__ = close
-
-
-def cpu_times_s(stat: str) -> dict[str, float]:
-    """Parse seconds since boot, summed over CPUs, by use: the first line of /proc/stat (proc_stat(5)).
-
-    `steal` is time that the hypervisor gave to others while a CPU here was ready to run. Kernels that count fewer
-    columns give fewer keys.
-    """
-    found = re.match(r"cpu +(\d+(?: \d+)*)", stat)
-    return dict(zip(_TIMES, (int(word) / _TICKS_PER_S for word in found[1].split()), strict=False)) if found else {}
-
-
-def key_values(text: str) -> dict[str, int]:
-    """Parse lines `key: number`, `kB` converted to bytes: /proc/self/io, /proc/self/status."""
-    values = {}
-    for key, number, unit in re.findall(r"^(\w+):\s+(\d+)( kB)?$", text, re.MULTILINE):
-        values[key] = int(number) * (1024 if unit else 1)
-    return values
-
-
-def resident_bytes(statm: str) -> int | None:
-    """Parse resident memory from /proc/self/statm: its second number, in pages."""
-    words = statm.split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 and words[1].isdecimal() else None
 
 
 def sched_ns(schedstat: str) -> tuple[int, int] | None:
@@ -133,20 +77,18 @@ def rapl_j(root: Path) -> dict[str, tuple[float, float]]:
 
 
 _PRESSURES = ("cpu", "memory", "io")
+_TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # the others are parts of these
 
 
 class SystemReader:
     """Reader of the kernel's counters for the machine; rates are between two calls of `rates`, so the first gives none.
 
     Args:
-        root: folder that holds `proc` and `sys`.
+        root: folder that holds `proc` and `sys`, for what psutil does not read.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
-        proc = root / "proc"
         self._root, self._has_rapl = root, (root / "sys/class/powercap").is_dir()
-        self._stat, self._memory = KeptFile(proc / "stat"), KeptFile(proc / "meminfo", 256)
-        self._pressures = {name: KeptFile(proc / "pressure" / name) for name in _PRESSURES}
         self._before: dict[str, float] = {}
         self._then_ns = 0
 
@@ -177,17 +119,18 @@ class SystemReader:
 
     def memory(self) -> Iterator[Reading]:
         """Yield memory available to programs, and memory in use."""
-        found = key_values(self._memory.text())
-        if "MemTotal" in found and "MemAvailable" in found:
-            used = found["MemTotal"] - found["MemAvailable"]
-            yield Reading("machine", "memory_used", used, "bytes")
-            yield Reading("machine", "memory_available", found["MemAvailable"], "bytes")
+        found = psutil.virtual_memory()
+        yield Reading("machine", "memory_used", found.total - found.available, "bytes")
+        yield Reading("machine", "memory_available", found.available, "bytes")
 
     def _counters(self) -> dict[str, float]:
         """Read the counters that only grow, in seconds or joules."""
-        counters = {f"cpu.{k}": v for k, v in cpu_times_s(self._stat.text()).items()}
-        for name, file in self._pressures.items():
-            stalled = pressure(file.text())
+        counters: dict[str, float] = {}
+        with suppress(OSError):  # a sandbox without /proc/stat
+            times = psutil.cpu_times()
+            counters = {f"cpu.{name}": getattr(times, name) for name in _TIMES if hasattr(times, name)}
+        for name in _PRESSURES:
+            stalled = pressure(read_text(self._root / "proc/pressure" / name))
             if "some" in stalled:
                 counters[f"pressure.{name}"] = stalled["some"] / 1e6
         zones = rapl_j(self._root) if self._has_rapl else {}
@@ -214,16 +157,16 @@ DEFINITIONS = {
 
 
 class MachineReader:
-    """Reader of /proc and /sys; rates are between two calls of `read`, so the first call gives none.
+    """Reader of the machine and this process; rates are between two calls of `read`, so the first call gives none.
 
     Args:
-        root: root folder of the files to read; tests give another one.
+        root: root folder of the files to read, for what psutil does not read; tests give another one.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
         self._cpus = sorted(os.sched_getaffinity(0))
-        self._system = SystemReader(root)
+        self._system, self._process = SystemReader(root), psutil.Process()
         self._then_ns = 0
         self._process_s = self._waited_s = 0.0
 
@@ -247,13 +190,10 @@ class MachineReader:
         self._then_ns, self._process_s, self._waited_s = now, process_s, waited_s
 
     def _levels(self) -> Iterator[Reading]:
-        proc = self._root / "proc/self"
-        resident = resident_bytes(read_text(proc / "statm"))
-        if resident is not None:
-            yield Reading("process", "resident", resident, "bytes")
-        io = key_values(read_text(proc / "io"))
-        for name, key in (("read", "read_bytes"), ("written", "write_bytes")):
-            if key in io:
-                yield Reading("process", name, io[key], "bytes")
+        yield Reading("process", "resident", self._process.memory_info().rss, "bytes")
+        with suppress(psutil.Error, NotImplementedError):  # containers may forbid it
+            io = self._process.io_counters()
+            yield Reading("process", "read", io.read_bytes, "bytes")
+            yield Reading("process", "written", io.write_bytes, "bytes")
         for cpu, hertz in frequencies_hz(self._root, self._cpus).items():
             yield Reading(f"cpu{cpu}", "clock", hertz, "Hz")

@@ -12,13 +12,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil  # type: ignore[import-untyped]
+
 from ..._C import PerfGroup, perf_events
 from ..._lazy import pandas as pd
 from ...errors import Unavailable
 from ...timing import now_ns
 from ..instrument import Instrument, define
 from ..sampler import Reading, Sampler, samples_table
-from ._machine import DEFINITIONS, MachineReader, cpu_times_s, read_text
+from ._machine import DEFINITIONS, MachineReader, read_text
 from ._ops import OpsInstrument
 
 # Counted together: few enough for every PMU's counters, so that no group is multiplexed by its own size.
@@ -223,7 +225,7 @@ class CpuInstrument(Instrument):
         t_ns = now_ns()
         if exactly or t_ns - self._stolen_read_ns >= STEAL_EVERY_NS:  # reading /proc/stat is slow
             self._stolen_read_ns = t_ns
-            self._stolen_s = cpu_times_s(read_text(Path("/proc/stat"))).get("steal", 0.0)
+            self._stolen_s = getattr(psutil.cpu_times(), "steal", 0.0)
         return t_ns, time.process_time_ns(), self._stolen_s
 
     def step(self, index: int) -> None:
