@@ -63,7 +63,11 @@ def test_runs_of_which_a_copy_failed_are_no_baseline(suite, capsys, tmp_path):  
     lost = [record(repeat=i, slot=slot, copies=2, failure=None if slot else "oom") for i in range(2) for slot in (0, 1)]
     assert status("baseline", "save", suite(*lost, directory="lost"), "-b", tmp_path / "b.csv") == 2
     assert "no run ended well in all its copies" in capsys.readouterr().err
-    more = [record("vae", repeat=2, slot=slot, copies=2) for slot in (0, 1)]
+    alone = record(repeat=3, copies=2)  # the record of the other copy is lost
+    assert status("baseline", "save", suite(alone, directory="alone"), "-b", tmp_path / "b.csv") == 2
+    assert status("plot", tmp_path / "alone") == 2
+    assert "no run finished" in capsys.readouterr().err
+    more = [alone, *(record("vae", repeat=2, slot=slot, copies=2) for slot in (0, 1))]
     assert status("baseline", "save", suite(*lost, *more, directory="some"), "-b", tmp_path / "b.csv", "--json") in (
         0,
         None,
