@@ -475,9 +475,15 @@ def _scores(row: Mapping[str, Any]) -> list[str]:
     return [f"{name} {metric(value)}" for name, value in values.items() if name in own]
 
 
+_WIDEST = 2.0  # factor between the ends of an interval that tells nothing where 1 is within
+
+
 def _times(speedup: Metric | None) -> str:
     if speedup is None:
         return ""
+    low, high = speedup.low, speedup.high
+    if low is not None and high is not None and low <= 1 <= high > _WIDEST * low:
+        return ", after so few epochs it is not known how much faster than one after another,"
     told = ratio(speedup.value, speedup.low, speedup.high)
     sure = "" if speedup.low is not None else " (too few epochs for an interval)"
     return f", {told} times as fast as one after another{sure},"
