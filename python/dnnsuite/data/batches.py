@@ -165,6 +165,8 @@ class Endless:
             batch: tuple[torch.Tensor, ...] = self._batches.batch(i)
         except StopIteration as error:
             raise BadData(f"the data of job {self._job} end before batch {i}: they must begin again") from error
+        if not isinstance(batch, tuple | list) or not batch:
+            raise BadData(f"batch {i} of job {self._job} must be a tuple of tensors, and is a {type(batch).__name__}")
         samples = next(iter(getattr(batch[-1], "shape", ())), 0)
         first, there = self._first = self._first or (i, samples)
         if samples != there:

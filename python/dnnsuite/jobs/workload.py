@@ -344,6 +344,12 @@ class Workload:
 
         make: Any = self.held_out if held_out and self.held_out is not None else self.data or self.rollouts
         found = make(config, options)
+        lacking = [name for name in ("record", "sizes") if not hasattr(found, name)]
+        if lacking or not (hasattr(found, "batch") or hasattr(found, "batch_of")):
+            raise InvalidArgument(
+                f"workload {self.name}: its data, of {type(found).__name__}, have no `{(*lacking, 'batch')[0]}`; they "
+                "need `batch` (or rollouts `batch_of`), `record` and `sizes`"
+            )
         if hasattr(found, "batch_of") != (make is self.rollouts):
             kind, right = ("rollouts", "data") if make is self.rollouts else ("data", "rollouts")
             raise InvalidArgument(f"workload {self.name}: what `{kind}` returns belongs into `{right}`")
@@ -433,6 +439,18 @@ class Workload:
         repeat, number = found.observations
         own = {"batch_size": found.batch_size, "repeat": repeat, "number": number}
         return {**own, **self.options, **found.options}
+
+
+def valued(function: Any, found: Any) -> Any:
+    """Return the value of a loss or metric, which a plain number has no place for in an array.
+
+    Raises:
+        InvalidArgument: `function` returned something of Python.
+    """
+    if found is None or isinstance(found, str | float | int | tuple | list | dict):
+        name = getattr(function, "__name__", "a loss or metric")
+        raise InvalidArgument(f"{name} must return a tensor of one number, and returned a {type(found).__name__}")
+    return found
 
 
 def _parts(value: Any) -> tuple[Any, ...]:

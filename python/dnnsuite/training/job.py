@@ -23,7 +23,7 @@ from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
 from ..jobs.distributed import place_of
 from ..jobs.model_parts import optimizers_of, with_names
-from ..jobs.workload import MAKES_BATCHES
+from ..jobs.workload import MAKES_BATCHES, valued
 from .array import ExperimentArray
 from .experiment import Experiment
 from .order import Order
@@ -68,12 +68,13 @@ class Trained(torch.nn.Module):
             batch = tuple(x.to(device) for x in made)
             self._made += 1
         if self._apart and not training and metric is not None:
-            value = metric.of(self.model, *batch)
+            value = valued(metric.of, metric.of(self.model, *batch))
             return torch.stack([-value if metric.better == "more" else value, value])
-        loss = self._workload.loss(self.model, *batch)  # type: ignore[operator]
+        of = self._workload.loss
+        loss = valued(of, of(self.model, *batch))  # type: ignore[operator]
         if training or metric is None:
             return torch.stack([loss, torch.full_like(loss, math.nan, requires_grad=False)])
-        return torch.stack([loss, metric.of(self.model, *batch).to(loss.dtype)])
+        return torch.stack([loss, valued(metric.of, metric.of(self.model, *batch)).to(loss.dtype)])
 
     def _late(self) -> TookTooLong:
         return TookTooLong(

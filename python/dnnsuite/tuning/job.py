@@ -15,6 +15,7 @@ from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Made, Workload
 from ..jobs.model_parts import optimizers_of, with_names
+from ..jobs.workload import valued
 from .jobs_space import space_of
 from .space import Config, Range
 
@@ -201,14 +202,16 @@ class JobSweep:
 
     def loss(self, model: Any, *batch: Any) -> torch.Tensor:
         """Return the loss `[]` of one model."""
-        found: torch.Tensor = self.workload.loss(model, *batch)  # type: ignore[operator]
+        of = self.workload.loss
+        found: torch.Tensor = valued(of, of(model, *batch))  # type: ignore[operator]
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
         """`loss` where the held-out tensors are those of training, and the job's metric where it has one."""
         found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
-            found[self.metric] = self.workload.metric.of(model, *batch)
+            of = self.workload.metric.of
+            found[self.metric] = valued(of, of(model, *batch))
         return found
 
 
