@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +10,8 @@ import time
 import pytest
 
 from children import assert_ends
-from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible
+from dnnsuite._runs.failures import TookTooLong
+from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible, limited
 
 
 def interrupt(number: signal.Signals = signal.SIGTERM) -> None:
@@ -45,7 +47,8 @@ def test_a_deferred_signal_waits_for_the_outermost_block() -> None:
 HANGS = """
 import os, signal, subprocess, sys, time
 from dnnsuite._runs import interrupts
-from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible
+from dnnsuite._runs.failures import TookTooLong
+from dnnsuite._runs.interrupts import Interrupted, deferred, interruptible, limited
 
 worker = subprocess.Popen(["sleep", "600"], start_new_session=True)
 interrupts.worker_started(worker.pid)
@@ -230,3 +233,25 @@ def test_a_signal_that_was_ignored_stays_ignored(number: signal.Signals) -> None
         assert signal.getsignal(number) is signal.SIG_IGN
     finally:
         signal.signal(number, before)
+
+
+def test_code_that_takes_too_long_ends_though_it_catches_errors_and_other_timers_stay():
+    rung = []
+
+    def stubborn():
+        with contextlib.suppress(TookTooLong):
+            time.sleep(600)
+        time.sleep(600)
+
+    before = signal.signal(signal.SIGALRM, lambda number, frame: rung.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 600.0)
+    try:
+        with pytest.raises(TookTooLong, match="late"), limited(0.01, lambda: TookTooLong("late")):
+            stubborn()
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 600
+        with limited(600, AssertionError):
+            pass
+        assert not rung
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)

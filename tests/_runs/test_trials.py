@@ -7,6 +7,7 @@ import pytest
 
 from dnnsuite._files import OutputError
 from dnnsuite._runs.trials import Lines, TrialLog, read_trials
+from dying_writes import in_child
 from result_tables import a_record
 
 
@@ -72,3 +73,14 @@ def test_a_log_does_not_grow_without_an_end(tmp_path):
         assert len(path.read_text().splitlines()) <= 6
     TrialLog(path, spare_bytes=0).add({"trial-0": trial("x", 50)})
     assert reached(tmp_path) == {"trial-0": 50, "trial-1": 39}
+
+
+def test_a_kill_leaves_all_or_none_of_the_records_that_are_of_one_moment(tmp_path):
+    def written(at_once):
+        TrialLog(tmp_path / "trials.jsonl").add({f"trial-{i}": trial("x", 2) for i in range(3)}, at_once)
+
+    for number in range(1, 4):
+        TrialLog(tmp_path / "trials.jsonl").add({f"trial-{i}": trial("x", 1) for i in range(3)})
+        in_child(lambda: written(True), number)
+        assert len(set(reached(tmp_path).values())) == 1, number
+        (tmp_path / "trials.jsonl").unlink()

@@ -41,6 +41,21 @@ def test_a_baseline_is_kept_and_checked(made, capsys, tmp_path, monkeypatch):
     assert status("baseline", "check", slow, "--fail-on", "slower:20%") in (0, None)
 
 
+def test_a_check_that_decides_nothing_does_not_pass(made, suite, capsys, tmp_path):  # noqa: F811
+    file = tmp_path / "b.csv"
+    assert status("baseline", "save", made("a", 100.0), "-b", file) in (0, None)
+    one = suite(record(), directory="one")  # says nothing of its variation
+    assert status("baseline", "check", one, "-b", file) == 3
+    assert "nothing is decided: of no point is it known whether it fails" in capsys.readouterr().err
+    assert status("baseline", "check", one, "-b", file, "--fail-on", "failed") in (0, None)
+    assert status("baseline", "check", suite(record("reso"), directory="other"), "-b", file) == 3
+    noisy = suite(*(record(repeat=i, rate=r) for i, r in enumerate((98, 100, 102))), directory="noisy")
+    assert status("baseline", "check", noisy, "-b", file, "--fail-on", "slower:4%") == 3  # it may be, by 4.8 %
+    assert status("baseline", "check", noisy, "-b", file) in (0, None)  # but not by 5 %
+    assert status("compare", tmp_path / "a", one) in (0, None)  # which checks nothing
+    assert status("compare", tmp_path / "a", one, "--fail-on", "slower:5%") == 3
+
+
 def test_runs_that_may_not_be_pooled_are_no_baseline(made, capsys, tmp_path):
     file = tmp_path / "b.csv"
     assert status("baseline", "save", made("a", 1.0), made("b", 1.0, cpu="Xeon"), "-b", file) == 2
@@ -63,7 +78,11 @@ def test_runs_of_which_a_copy_failed_are_no_baseline(suite, capsys, tmp_path):  
     lost = [record(repeat=i, slot=slot, copies=2, failure=None if slot else "oom") for i in range(2) for slot in (0, 1)]
     assert status("baseline", "save", suite(*lost, directory="lost"), "-b", tmp_path / "b.csv") == 2
     assert "no run ended well in all its copies" in capsys.readouterr().err
-    more = [record("vae", repeat=2, slot=slot, copies=2) for slot in (0, 1)]
+    alone = record(repeat=3, copies=2)  # the record of the other copy is lost
+    assert status("baseline", "save", suite(alone, directory="alone"), "-b", tmp_path / "b.csv") == 2
+    assert status("plot", tmp_path / "alone") == 2
+    assert "no run finished" in capsys.readouterr().err
+    more = [alone, *(record("vae", repeat=2, slot=slot, copies=2) for slot in (0, 1))]
     assert status("baseline", "save", suite(*lost, *more, directory="some"), "-b", tmp_path / "b.csv", "--json") in (
         0,
         None,

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+import types
+
 import pytest
 import torch
 
@@ -100,6 +102,9 @@ def test_data_that_end_are_refused():
     assert batches.record == {"source": "given"}
     assert batches.feed == "memory"
     batches.batch(0)
+    texts = Endless("sums", types.SimpleNamespace(batch=lambda i: "abc"))
+    with pytest.raises(BadData, match="batch 0 of job sums must be a tuple of tensors, and is a str"):
+        texts.batch(0)
     with pytest.raises(BadData, match="the data of job sums end before batch 1"):
         batches.batch(1)
 

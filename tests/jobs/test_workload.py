@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 import dataclasses
+import types
 
 import pytest
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import Made, Metric, Preset, Rate, Workload
+from dnnsuite.jobs import JobConfig, Made, Metric, Preset, Rate, Workload
+from dnnsuite.jobs.workload import valued
 
 BERT = jobs.get("bert").workload
 
@@ -59,6 +61,19 @@ def test_a_metric_is_reached_in_its_direction_and_never_by_nan():
     more, less = Metric("AUC", lambda model: model), Metric("bits", lambda model: model, "less")
     assert [more.reached(value, 0.75) for value in (0.8, 0.7, float("nan"))] == [True, False, False]
     assert [less.reached(value, 3.6) for value in (3.5, 3.7, float("nan"))] == [True, False, False]
+
+
+def test_what_functions_of_a_workload_return_is_looked_at():
+    lacking = types.SimpleNamespace(batch=lambda i: (), record={})
+    job = dataclasses.replace(BERT, data=lambda config, options: lacking)
+    with pytest.raises(InvalidArgument, match=r"its data, of SimpleNamespace, have no `sizes`"):
+        job.batches(JobConfig(), {})
+    with pytest.raises(InvalidArgument, match=r"float must return a tensor of one number, and returned a float"):
+        valued(float, 0.5)
+
+
+def test_a_rate_falls_as_soon_as_it_has_risen():
+    assert [Rate(warmup=0.5)(step, 4) for step in range(4)] == [Rate(0.5, 0.5)(step, 4) for step in range(4)]
 
 
 @pytest.mark.parametrize("shape", ["linear", "cosine"])

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from dnnsuite import report
+from dnnsuite import report, results
 from dnnsuite.errors import InvalidArgument
 from report_runs import record
 
@@ -50,6 +50,22 @@ def test_a_run_of_which_a_copy_failed_does_not_count(suite):
     assert made.summary.loc["vae", ["runs", "failed"]].tolist() == [4, 1]
     with pytest.raises(InvalidArgument, match="all ended well"):
         report.make([suite(*lost, directory="lost")], alone=[one])
+
+
+def test_a_run_of_which_the_record_of_a_copy_is_lost_does_not_count_for_any_reader(suite):
+    one = suite(*runs([100, 101, 99, 100], 1), directory="one")
+    lost = record(repeat=4, slot=0, rate=100, copies=2)  # who knows what became of the other
+    many = suite(*runs([50, 50.5, 49.5, 50], 2), lost, directory="many")
+    made = report.make([many], alone=[one])
+    row = made.interference.loc["vae"]
+    assert (row["slowdown"], row["left_out"]) == (pytest.approx(2), 1)
+    assert made.summary.loc["vae", ["runs", "machine_per_s"]].tolist() == [4, pytest.approx(100)]
+    table = results.load(many)
+    summary = results.summarize(table).iloc[0]  # what plots and notebooks show
+    assert (summary["runs"], summary["rate"]) == (4, pytest.approx(50))
+    assert "vae" not in results.wide(results.load(suite(lost, directory="lost"))).to_string()
+    (compared,) = results.compare(table, results.load(one), ignoring=("copies",))
+    assert compared.runs == (4, 4)
 
 
 def test_noise_is_inconclusive(suite):

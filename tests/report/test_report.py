@@ -57,8 +57,10 @@ def test_mixed_machines_are_refused(suite):
     ids=str,
 )
 def test_what_ran_must_agree(suite, change):
+    others = [{**record(repeat=1, slot=slot), **change} for slot in range(change.get("copies", 1))]
+    out = suite(record(), *others)
     with pytest.raises(report.UnlikeRuns, match="report on them apart"):
-        report.make([suite(record(), {**record(repeat=1), **change})])
+        report.make([out])
 
 
 def test_jobs_may_differ_among_themselves_and_failures_do_not_count(suite):

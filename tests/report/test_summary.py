@@ -34,7 +34,7 @@ def test_devices_failures_and_flags():
         entry(90.0, 0, 0),
         entry(110.0, 0, 1, flags=("throttled",)),
         entry(0, 2, 2, "oom"),
-        entry(150.0, 2, 0),  # which had more of the machine
+        entry(150.0, 2, 0, counts=False),  # which had more of the machine
         entry(0, 1, 0, "odd"),
     ]
     row = summary_table(entries).loc["vae"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,11 +32,15 @@ def test_means_over_repeats_with_their_interval(tmp_path: Path) -> None:
 
 
 def test_copies_of_a_job_are_one_run(tmp_path: Path) -> None:
+    suite: dict[str, Any] = {"kind": "suite", "details": {"seed_unit": {"name": "images", "items": 1}, "suite": "x"}}
     for copy, value in enumerate((10.0, 30.0)):
-        write_monitored(tmp_path, f"c{copy}", percent(value), mode="shares", share=str(copy), copies=2)
+        write_monitored(tmp_path, f"c{copy}", percent(value), mode="shares", share=str(copy), copies=2, **suite)
     summary = results.summarize_monitors(results.load_monitors(tmp_path))
     (row,) = summary[summary["metric"] == "busy"].to_dict("records")
     assert (row["mean"], row["runs"]) == (20.0, 1)
+    alone = {"mode": "shares", "share": "0", "copies": 2, **suite}  # the record of the other copy is lost
+    write_monitored(tmp_path, "c2", percent(90.0), repeat=1, **alone)
+    assert len(results.load_monitors(tmp_path)) == 2 * len(summary)
 
 
 def test_runs_without_samples_are_counted_and_none_at_all_is_refused(tmp_path: Path) -> None:

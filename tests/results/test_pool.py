@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dnnsuite import results
-from dnnsuite.results.pool import CONDITIONS, UNKNOWN, conditions, measured, reasons, refuse_unlike
+from dnnsuite.results.pool import CONDITIONS, UNKNOWN, conditions, measured, reasons, refuse_unlike, whole_runs
 from dnnsuite.results.table import Row, frame_of
 
 ALIKE: dict[str, Any] = {
@@ -49,6 +49,14 @@ def test_copies_with_noise_of_their_own_are_alike_and_an_unrecorded_feed_proves_
     assert reasons(runs({}, {"feed": ""})) == []
 
 
+def test_a_run_counts_if_all_its_copies_have_a_record_and_ended_well() -> None:
+    copies = [{"share": str(i), "copies": 2, "repeat": run} for run in range(3) for i in range(2)]
+    copies[3] |= {"status": "failed", "value": float("nan")}
+    table = runs(*copies[:5], {"kind": "workflow", "copies": 2})
+    assert whole_runs(table, table["status"] == "ok").tolist() == [True, True, False, False, False, True]
+    assert measured(table)["path"].tolist() == ["out/0", "out/1", "out/5"]
+
+
 def test_variants_of_a_job_are_not_pooled() -> None:
     table = runs({"variant": "number=2", "job_version": "1"}, {"variant": "number=4", "job_version": "2"})
     assert reasons(table) == []
@@ -60,7 +68,8 @@ def test_every_condition_is_tried_here() -> None:
 
 @pytest.mark.parametrize("condition", UNLIKE)
 def test_runs_that_differ_in_one_are_not_pooled(condition: str) -> None:
-    table = runs({}, UNLIKE[condition])
+    others = [{**UNLIKE[condition], "plan_id": "b", "share": share} for share in ("0", "1")]
+    table = runs({}, *others[: UNLIKE[condition].get("copies", 1)])
     (reason,) = reasons(table, ("job",))
     assert reason.condition == condition
     assert sorted(reason.values.values()) == ["out/0", "out/1"]

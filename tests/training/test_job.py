@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Workloads as experiments: the same losses as the job itself has, and what cannot be trained so is refused."""
 
+import contextlib
 import json
 import math
 import re
@@ -13,8 +14,9 @@ from torch.nn import functional as F
 
 from dnnsuite import jobs, training
 from dnnsuite._runs.failures import NotFinite
+from dnnsuite._runs.reading import read_run
 from dnnsuite.data.batches import ArrayBatches
-from dnnsuite.errors import BadData, InvalidArgument
+from dnnsuite.errors import BadData, Error, InvalidArgument
 from dnnsuite.training.configurations import is_job
 from dnnsuite.training.job import array_of_job, experiment_of_job, values_of_job
 from dnnsuite.training.until import Until, arrivals
@@ -185,6 +187,34 @@ def test_a_job_that_makes_its_batches_and_has_two_optimizers_reaches_its_target(
     assert found.history[-1]["right/valid"] >= 0.9
     with pytest.raises(InvalidArgument, match="trains by Adam and SGD, which cannot train as an array: add --B 1"):
         array_of_job(name, "quick", {}, "cpu", 2)
+
+
+class Stuck:
+    """A game that does not end with its third batch, and whose player ignores errors."""
+
+    record: ClassVar[dict[str, str]] = {"source": "a game"}
+    sizes: ClassVar[dict[str, int]] = {}
+
+    def __init__(self, config: Any, options: Any) -> None: ...
+
+    def batch_of(self, model: Any, i: int) -> tuple[torch.Tensor, ...]:
+        while i == 2:
+            with contextlib.suppress(RuntimeError):
+                model(torch.zeros(1, 3))
+        return torch.zeros(16, 3), torch.zeros(16, 1, dtype=torch.int64), torch.ones(16)
+
+
+def test_a_rollout_that_never_ends_is_a_run_that_took_too_long(tmp_path: Path) -> None:
+    name = bandit(name="stuck", rollouts=Stuck, optimizer=jobs.Made("SGD", {"lr": 0.1}))
+    make = lambda kind: experiment_of_job(name, "quick", {}, kind, batch_timeout_s=0.2)  # noqa: E731
+    with pytest.raises(Error, match=r"job stuck did not make batch 2 within 0\.2 s: .*--batch-timeout"):
+        training.run(make, tmp_path / "run", device="cpu", quiet=True)
+    record = read_run(tmp_path / "run" / "run.json")
+    assert record.verdict.failure == "timeout"
+    with pytest.raises(InvalidArgument, match="--batch-timeout -1: must be a positive number"):
+        experiment_of_job(name, "quick", {}, "cpu", batch_timeout_s=-1.0)
+    with pytest.raises(InvalidArgument, match="--batch-timeout is for jobs with `rollouts`"):
+        experiment_of_job("toy_reg", "quick", {}, "cpu", batch_timeout_s=5.0)
 
 
 def test_rollouts_are_not_shared_by_an_array_of_seeds() -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A declared workload as what a sweep takes."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -114,6 +116,24 @@ def test_a_trial_is_trained_as_the_job_is(optimizer):
         **found.arguments(2),
     )  # fmt: skip
     assert swept.trials[0].history[-1]["error"] == pytest.approx(job.metrics()["error"], rel=1e-4)
+
+
+def test_all_searches_of_a_job_load_its_data_once():
+    loads = []
+    found = JobSweep("pointnet_cls", "quick", "cpu", OPTIONS, "synthetic", iters_per_epoch=3)
+    plain = found.workload
+
+    def counted(make):
+        return lambda *given: (loads.append(1), make(*given))[1]
+
+    found.workload = dataclasses.replace(plain, data=counted(plain.data), held_out=counted(plain.held_out))
+    passes = []
+    for _ in range(2):
+        given = found.arguments(2)
+        batches = [*given["train"]({}), *given["evaluate"]]
+        passes.append([part.sum().item() for batch in batches for part in batch])
+    assert len(loads) == 2
+    assert passes[0] == passes[1]
 
 
 @pytest.mark.parametrize("name", ["pointnet_cls", "mobilenet_v3_small"])

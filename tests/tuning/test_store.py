@@ -16,7 +16,7 @@ import torch
 import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import Choice, Random, place
+from dnnsuite.tuning import PBT, Choice, LogUniform, Random, place
 from dnnsuite.tuning.engine import Engine
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
@@ -155,7 +155,9 @@ def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
     assert set(kinds) == {tuple}
 
 
-@pytest.mark.parametrize(("name", "may_lose_s"), [("hyperband", 0.0), ("hyperband", 0.02), ("pbt", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "may_lose_s"), [("hyperband", 0.0), ("hyperband", 0.02), ("pbt", 0.0), ("pbt", 0.02), ("pbt", 1.0)]
+)
 def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, monkeypatch, name, may_lose_s):
     whole = undisturbed(name)
     monkeypatch.setattr(place, "Engine", functools.partial(Engine, may_lose_s=may_lose_s))
@@ -171,6 +173,27 @@ def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, mon
         assert len(results.load(out).drop_duplicates("run")) == len(whole.table), number
         left = [path for path in out.rglob("*") if path.is_file() and path.name not in KEPT]
         assert left == [], number
+
+
+def test_a_member_whose_model_could_not_be_made_as_a_copy_is_no_reason_to_refuse_a_resume(tmp_path, task):
+    made = []
+
+    def model(config):
+        made.append(config["lr"])
+        if len(set(made)) > 4:  # that of the first copy
+            raise ValueError("no such model")
+        return small(config)
+
+    def sweep(**more):
+        return dnnsuite.sweep(
+            model, {"lr": LogUniform(1e-3, 0.1)}, task.train, batch_size=16, evaluate=task.valid, epochs=6, width=4,
+            algorithm=PBT(4, resample=0.0), seed=2, quiet=True, threads=1, out=tmp_path / "out", **more,
+        )  # fmt: skip
+
+    whole = sweep()
+    assert "failed" in set(whole.table["status"])
+    made.clear()
+    assert sweep(resume=True).table.drop(columns="seconds").equals(whole.table.drop(columns="seconds"))
 
 
 KEPT = ("sweep.json", "trials.jsonl", "best.pt", "trials.csv", "epochs.csv", "history.csv", "trajectory.csv", ".lock")

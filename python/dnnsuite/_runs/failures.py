@@ -43,6 +43,10 @@ class NotTraining(Error):
     """Raised when a job ran its steps and trained nothing: no weight changed, or its loss stayed the same."""
 
 
+class TookTooLong(Error):
+    """Raised when a part of a run takes longer than allowed."""
+
+
 @dataclass(frozen=True)
 class KernelKill:
     """The kernel's out-of-memory killer struck while a worker ran.
@@ -83,6 +87,8 @@ def classify(error: BaseException) -> str:
         return "nan"
     if isinstance(error, NotTraining):
         return "invalid"
+    if isinstance(error, TookTooLong):
+        return "timeout"
     if isinstance(error, (Unavailable, ModuleNotFoundError)):
         return "unavailable"
     if isinstance(error, (StopIteration, BadData)):

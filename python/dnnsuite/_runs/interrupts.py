@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
@@ -214,6 +214,31 @@ def deferred() -> Iterator[None]:
         _signals.held -= 1
         if _signals.blocks:
             _signals.raise_if_due()
+
+
+@contextmanager
+def limited(seconds: float, late: Callable[[], Exception]) -> Iterator[None]:
+    """Context manager: after `seconds` the block ends with the exception that `late` makes; code that catches it gets
+    it again each second.
+
+    It reaches Python code of the main thread, in which alone it does anything.
+    """
+
+    def ring(number: int, frame: FrameType | None) -> NoReturn:
+        raise late()
+
+    if not _in_main_thread():
+        yield
+        return
+    before, began_s = signal.signal(signal.SIGALRM, ring), time.monotonic()
+    left_s, each_s = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+        if left_s:  # somebody else's timer
+            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left_s - (time.monotonic() - began_s)), each_s)
 
 
 def worker_started(leader: int) -> None:

@@ -76,17 +76,20 @@ class TrialLog:
         self._lines: Lines | None = None
         self._path, self._spare, self._last, self._bytes = path, spare_bytes, dict[str, str](), 0
 
-    def add(self, records: Mapping[str, RunRecord]) -> None:
-        """Add the records of runs of these names, all or none."""
+    def add(self, records: Mapping[str, RunRecord], at_once: bool = False) -> None:
+        """Add the records of runs of these names: all or none, where a kill must not leave some of them (`at_once`)."""
         new = {name: sealed({"run": name, **record.to_dict()}) for name, record in records.items()}
         if self._lines is None:
             self._begin()
         assert self._lines is not None
+        if at_once:
+            self._keep(self._last | new)
+            return
         self._lines.end += self._lines.add(list(new.values()))
         self._last |= new
         self._bytes += sum(map(len, new.values()))
         if self._bytes > 2 * sum(map(len, self._last.values())) + self._spare:
-            self._drop_replaced()
+            self._keep(self._last)  # one that trains for days is written every minute
 
     def forget(self) -> None:
         """Remove all records, of every process."""
@@ -107,13 +110,13 @@ class TrialLog:
             self._bytes += len(line)
         self._lines = lines
 
-    def _drop_replaced(self) -> None:
-        """Keep the last line of each run alone: one that trains for days is written every minute."""
+    def _keep(self, last: dict[str, str]) -> None:
+        """Make a file of these lines alone, the last of each run."""
         with replacing(self._path) as temporary:
-            Lines(temporary).add(list(self._last.values()))
-        self._lines = Lines(self._path)
+            Lines(temporary).add(list(last.values()))
+        self._lines, self._last = Lines(self._path), last
         self._lines.read()
-        self._bytes = sum(map(len, self._last.values()))
+        self._bytes = sum(map(len, last.values()))
 
 
 def read_trials(folder: Path) -> tuple[list[tuple[str, RunRecord]], list[str]]:

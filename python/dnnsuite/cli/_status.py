@@ -21,7 +21,7 @@ from ._completion import with_completion
 if TYPE_CHECKING:
     import pandas
 
-FAILED, USAGE = 1, 2
+FAILED, USAGE, UNDECIDED = 1, 2, 3
 
 
 def reporting(command: Callable[..., int]) -> Callable[..., None]:

@@ -70,7 +70,8 @@ def check(
 ) -> int:
     """Compare runs with the baseline; fail if one is slower.
 
-    The exit status is 1 if a point is slower by 5 % or more, or failed; --fail-on sets other conditions.
+    The exit status is 1 if a point is slower by 5 % or more, or failed; --fail-on sets other conditions. It is 3 if
+    of no point it is known whether it is: there are too few runs, or none of the same job.
     """
     from .. import results
 

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import Error, InvalidArgument
 from ._options import Json, Text, Texts
-from ._status import FAILED, USAGE, say
+from ._status import FAILED, UNDECIDED, USAGE, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,7 +122,12 @@ def report_comparison(
     points = [point for each in found for point in each]
     if any(each.meets(point) for point in points for each in failing):
         return FAILED
-    return USAGE if any(point.verdict == "unlike" for point in points) else 0
+    if any(point.verdict == "unlike" for point in points):
+        return USAGE
+    if failing and not any(all(each.settled(point) for each in failing) for point in points):
+        say("nothing is decided: of no point is it known whether it fails the check; measure more repeats")
+        return UNDECIDED
+    return 0
 
 
 def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:

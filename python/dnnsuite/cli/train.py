@@ -54,6 +54,10 @@ def train(
         Text, typer.Option(help="End a job when its metric reaches the preset's target, or a value.  [all epochs]")
     ] = None,
     seeds: Annotated[Number, typer.Option(help="Train a job with N seeds, as one array.  [1]")] = None,
+    batch_timeout: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(help="Seconds that the model of a job with rollouts may take to make a batch.  [600]"),
+    ] = None,
     out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
     resume: Annotated[
         Text, typer.Option(help="auto (continue in --out, or start), never, or the path of a checkpoint.  [never]")
@@ -121,11 +125,11 @@ def train(
                 "--shard splits a model over processes, and there is one: add --nproc 2, or use torchrun"
             )
         options = overrides(keys), preset or "default", device, data or "auto", dataroot
-        of_job = _AskedJob(file, *options, until, seeds or 1, shard)
+        of_job = _AskedJob(file, *options, until, seeds or 1, shard, batch_timeout)
         if B == 1 and (seeds or 1) > 1:
             return _one_by_one(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
         return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
-    of_jobs = {"--until": until, "--seeds": seeds, "--shard": shard or None}
+    of_jobs = {"--until": until, "--seeds": seeds, "--shard": shard or None, "--batch-timeout": batch_timeout}
     if odd := next((option for option, value in of_jobs.items() if value is not None), None):
         raise InvalidArgument(
             f"{odd} is for jobs, which have a metric and a "
@@ -239,6 +243,7 @@ class _AskedJob:
     until: str | None = None
     seeds: int = 1
     shard: bool = False
+    batch_timeout_s: float | None = None
     saves, events = True, False
 
     @property
@@ -253,7 +258,8 @@ class _AskedJob:
         of = (self.name, self.preset, self.keys)
         more: dict[str, Any] = {"data": self.data, "dataroot": self.dataroot, "until": self.until}
         if self.seeds == 1:
-            return lambda kind: training.experiment_of_job(*of, kind, **more, shard=self.shard)
+            more |= {"shard": self.shard, "batch_timeout_s": self.batch_timeout_s}
+            return lambda kind: training.experiment_of_job(*of, kind, **more)
         return lambda kind: training.array_of_job(*of, kind, self.seeds, **more)
 
     def record(self) -> dict[str, Any]:
@@ -469,9 +475,15 @@ def _scores(row: Mapping[str, Any]) -> list[str]:
     return [f"{name} {metric(value)}" for name, value in values.items() if name in own]
 
 
+_WIDEST = 2.0  # factor between the ends of an interval that tells nothing where 1 is within
+
+
 def _times(speedup: Metric | None) -> str:
     if speedup is None:
         return ""
+    low, high = speedup.low, speedup.high
+    if low is not None and high is not None and low <= 1 <= high > _WIDEST * low:
+        return ", after so few epochs it is not known how much faster than one after another,"
     told = ratio(speedup.value, speedup.low, speedup.high)
     sure = "" if speedup.low is not None else " (too few epochs for an interval)"
     return f", {told} times as fast as one after another{sure},"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,8 @@ class BatchesInTurn:
         sizes: Mapping[str, Any] | None = None,
     ) -> None:
         self._begin, self.record, self.sizes = begin, dict(record), dict(sizes or {})
-        self._draw, self._next = begin(), 0
+        self._draw: Callable[[], tuple[torch.Tensor, ...]] | None = None
+        self._next = 0
 
     @classmethod
     def drawn(cls, draw: Callable[[torch.Generator], tuple[torch.Tensor, ...]], seed: int, what: str) -> BatchesInTurn:
@@ -38,7 +40,7 @@ class BatchesInTurn:
 
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Batch i since training began."""
-        if i < self._next:
+        if self._draw is None or i < self._next:
             self._draw, self._next = self._begin(), 0
         while self._next < i:
             self._draw()
@@ -163,6 +165,8 @@ class Endless:
             batch: tuple[torch.Tensor, ...] = self._batches.batch(i)
         except StopIteration as error:
             raise BadData(f"the data of job {self._job} end before batch {i}: they must begin again") from error
+        if not isinstance(batch, tuple | list) or not batch:
+            raise BadData(f"batch {i} of job {self._job} must be a tuple of tensors, and is a {type(batch).__name__}")
         samples = next(iter(getattr(batch[-1], "shape", ())), 0)
         first, there = self._first = self._first or (i, samples)
         if samples != there:
@@ -170,6 +174,11 @@ class Endless:
                 f"batch {i} of job {self._job} has {samples} samples, and batch {first} has {there}: all need as many"
             )
         return batch
+
+    def again(self) -> Endless | None:
+        """Return batches of the same samples that keep nothing of what these have drawn, if that is known of them."""
+        known = type(self._batches) in (ArrayBatches, BatchesInTurn, Pooled, WholeBatch)
+        return Endless(self._job, copy.copy(self._batches)) if known else None
 
 
 class ArrayBatches:

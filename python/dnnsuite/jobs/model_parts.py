@@ -15,7 +15,7 @@ from .._step import StepRunner
 from .._torch import uncompiled_class
 from ..errors import InvalidArgument
 from . import distributed
-from .workload import Loss, Made, Values, Workload
+from .workload import Loss, Made, Values, Workload, valued
 
 if TYPE_CHECKING:
     from .declared_job import DeclaredJob
@@ -36,7 +36,7 @@ class Trainee(torch.nn.Module):
         self.model, self._calls = model, calls
 
     def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
-        return self._calls[call](self.model, *batch)
+        return valued(self._calls[call], self._calls[call](self.model, *batch))
 
 
 class Training(Protocol):

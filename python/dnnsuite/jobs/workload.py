@@ -99,23 +99,27 @@ class Rate:
 
     Attributes:
         warmup: share of the steps in which the rate rises.
-        constant: share of the steps after which it falls.
+        constant: share of the steps after which it falls; None: as soon as it has risen.
         shape: `linear` or `cosine`, of the fall.
         end: factor at the end of the fall, one step after the last; later steps keep the last factor.
     """
 
     warmup: float = 0.05
-    constant: float = 0.05
+    constant: float | None = None
     shape: str = "linear"
     end: float = 0.0
 
     def __post_init__(self) -> None:
         if self.shape not in ("linear", "cosine"):
             raise InvalidArgument(f"shape {self.shape!r}: accepted: linear, cosine")
-        if not 0 <= self.warmup <= self.constant <= 1:
+        if not 0 <= self.warmup <= self._falls_from <= 1:
             raise InvalidArgument(
-                f"warmup {self.warmup} and constant {self.constant}: 0 <= warmup <= constant <= 1 is needed"
+                f"warmup {self.warmup} and constant {self._falls_from}: 0 <= warmup <= constant <= 1 is needed"
             )
+
+    @property
+    def _falls_from(self) -> float:
+        return self.warmup if self.constant is None else self.constant
 
     def __call__(self, step: int, steps: int) -> float:
         """Return the factor of a step of `steps`."""
@@ -123,7 +127,7 @@ class Rate:
         if at < self.warmup:
             return at / self.warmup
         # The first step that falls is as far from the constant part as the last one is from the end.
-        left = min(1.0, (1 + 1 / steps - at) / max(1 + 1 / steps - self.constant, 1e-9))
+        left = min(1.0, (1 + 1 / steps - at) / max(1 + 1 / steps - self._falls_from, 1e-9))
         if self.shape == "cosine":
             left = 0.5 - 0.5 * math.cos(math.pi * left)
         return self.end + (1 - self.end) * left
@@ -340,6 +344,12 @@ class Workload:
 
         make: Any = self.held_out if held_out and self.held_out is not None else self.data or self.rollouts
         found = make(config, options)
+        lacking = [name for name in ("record", "sizes") if not hasattr(found, name)]
+        if lacking or not (hasattr(found, "batch") or hasattr(found, "batch_of")):
+            raise InvalidArgument(
+                f"workload {self.name}: its data, of {type(found).__name__}, have no `{(*lacking, 'batch')[0]}`; they "
+                "need `batch` (or rollouts `batch_of`), `record` and `sizes`"
+            )
         if hasattr(found, "batch_of") != (make is self.rollouts):
             kind, right = ("rollouts", "data") if make is self.rollouts else ("data", "rollouts")
             raise InvalidArgument(f"workload {self.name}: what `{kind}` returns belongs into `{right}`")
@@ -429,6 +439,18 @@ class Workload:
         repeat, number = found.observations
         own = {"batch_size": found.batch_size, "repeat": repeat, "number": number}
         return {**own, **self.options, **found.options}
+
+
+def valued(function: Any, found: Any) -> Any:
+    """Return the value of a loss or metric, which a plain number has no place for in an array.
+
+    Raises:
+        InvalidArgument: `function` returned something of Python.
+    """
+    if found is None or isinstance(found, str | float | int | tuple | list | dict):
+        name = getattr(function, "__name__", "a loss or metric")
+        raise InvalidArgument(f"{name} must return a tensor of one number, and returned a {type(found).__name__}")
+    return found
 
 
 def _parts(value: Any) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._runs.record import MISSED, WITH_LOADER
 from ..results.intervals import mean
-from ..results.pool import conditions, counting
+from ..results.pool import conditions, whole_runs
 from ..results.table import SEPARATOR
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ FAILURES = (
     "oom", "nan", "invalid", "timeout", "killed", "crash", "no steady state", "contaminated", "data",
     "unavailable", "refused",
 )  # fmt: skip
+_INCONCLUSIVE = rf"(?:^|{SEPARATOR})inconclusive"
 _OF_SUITES = ("suite", "mila")  # kinds of runs that the original suite's targets, table and score are for
 
 
@@ -41,6 +42,7 @@ class ReportEntry:
     second rate of a job that was also measured with a loader. `interval` is that of `rate` within the run. `base` is
     the job's name without its variant. `conditions` are what must agree between entries for their rates to be pooled.
     `quality` is the measure on held-out data beside its target, which was `missed` or not; `weight` is of the score.
+    `counts`: all copies of its run were measured, `results.pool.whole_runs` says.
     """
 
     job: str
@@ -74,6 +76,7 @@ class ReportEntry:
     quality: str = ""
     missed: bool = False
     weight: float = 1.0
+    counts: bool = True
 
     @property
     def bench(self) -> str:
@@ -102,7 +105,9 @@ def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
     columns = ("job", "variant", "kind", "mode", "precision", "B")
     names = [_row_name(*values) for values in zip(*(whole[name].tolist() for name in columns), strict=True)]
     rates = whole["run_id"].map(loaded).astype(float)
-    return whole.assign(base=whole["job"], job=names, loaded_rate=rates)
+    measured = (whole["status"] == "ok") & whole["value"].abs().lt(math.inf)
+    counts = whole_runs(whole, measured & ~whole["disturbances"].str.contains(_INCONCLUSIVE))
+    return whole.assign(base=whole["job"], job=names, loaded_rate=rates, counts=counts)
 
 
 def _row_name(job: str, variant: str, kind: str, mode: str, precision: str, B: int) -> str:
@@ -141,7 +146,7 @@ def _entry(row: Mapping[str, Any], run: str) -> ReportEntry:
 
 _AS_IN_TABLE = (
     "job", "base", "seed_feed", "loaded_rate", "seed_rate", "seed_unit", "copies", "message", "kind", "repeat", "seed",
-    "hostname", "driver", "system", "started", "plan", "quality", "weight",
+    "hostname", "driver", "system", "started", "plan", "quality", "weight", "counts",
 )  # fmt: skip
 
 
@@ -173,18 +178,8 @@ def of_suites(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
 
 
 def finished(entries: Iterable[ReportEntry]) -> list[ReportEntry]:
-    """Entries that were measured, in runs that count: a run does not where a copy failed or is inconclusive."""
-    known = list(entries)
-    good = counting(
-        (
-            (entry.job, entry.run),
-            entry.ok and not entry.inconclusive,
-            entry.device,
-            entry.copies if entry.kind == "suite" else 1,
-        )
-        for entry in known
-    )
-    return [entry for entry in known if (entry.job, entry.run) in good]
+    """Entries of runs that count: none of their copies failed, is inconclusive or has lost its record."""
+    return [entry for entry in entries if entry.ok and entry.counts]
 
 
 def by_job(entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry]]:

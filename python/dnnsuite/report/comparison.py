@@ -33,6 +33,16 @@ class FailOn:
             return False
         return self.verdict not in ("slower", "faster") or abs(found.change_pct) >= self.percent - _ROUNDING
 
+    def settled(self, found: Compared) -> bool:
+        """True if it is known whether the comparison fails on this point: of an inconclusive one, if its interval has
+        no change that is large enough."""
+        if found.verdict == "missing":
+            return self.verdict == "missing"
+        if found.verdict != "inconclusive" or self.verdict not in ("slower", "faster"):
+            return True
+        change = found.low - 1 if self.verdict == "slower" else 1 - found.high
+        return 100 * change > -self.percent
+
 
 def fail_on(words: Sequence[str]) -> list[FailOn]:
     """Conditions as they are written on a command line: `slower:5%`, `failed`, or several with commas.

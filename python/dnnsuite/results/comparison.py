@@ -232,7 +232,7 @@ def _measured(side: pd.DataFrame, copies: int) -> pd.DataFrame:
     A run of which a copy failed is left out: the others had more of the machine.
     """
     ok = (side["status"] == "ok") & (side["value"] > 0) & (side["value"] < math.inf)
-    whole = side[pool.whole_runs(side, side["run_key"], ok)]
+    whole = side[pool.whole_runs(side, ok)]
     if whole.empty:
         return whole
     made = whole.groupby("run_key", sort=False)

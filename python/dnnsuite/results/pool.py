@@ -7,7 +7,7 @@ A rate is compared only with its like. Everything that pools or compares (summar
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,27 +30,15 @@ _MAY_BE_UNKNOWN = (
 MANY_SKIPPED = 0.1  # share of steps without the optimizer's work, from which on a rate is that of something else
 
 
-def counting(copies: Iterable[tuple[Hashable, bool, str, int]]) -> set[Hashable]:
-    """Return the runs that count, of (run, whether it ended well, its share, number of copies) of each copy.
+def whole_runs(table: pd.DataFrame, ok: pd.Series[bool]) -> pd.Series[bool]:
+    """Return for each row whether its run counts: all its copies, one a share, have a record and are `ok`.
 
     Where one copy failed the others had more of the machine, so nothing that they measured is of the run that was
-    asked for. Where the record of one is missing or damaged, nobody knows.
+    asked for. Where the record of one is missing or damaged, nobody knows. Other kinds than suites have no copies.
     """
-    failed: set[Hashable] = set()
-    shares: dict[Hashable, set[str]] = {}
-    least: dict[Hashable, int] = {}
-    for run, ok, share, count in copies:
-        shares.setdefault(run, set()).add(share)
-        least[run] = count
-        if not ok:
-            failed.add(run)
-    return {run for run, found in shares.items() if run not in failed and len(found) >= least[run]}
-
-
-def whole_runs(table: pd.DataFrame, runs: pd.Series, ok: pd.Series) -> pd.Series:
-    """Return for each row whether its run, named in `runs`, counts; in a suite all copies have to be there."""
-    copies = table["copies"].where(table["kind"] == "suite", 1)
-    return runs.isin(counting(zip(runs, ok, table["share"], copies, strict=True)))
+    runs = run_keys(table)
+    shares = table["share"].groupby(runs).transform("nunique")
+    return ok.groupby(runs).transform("all") & (shares >= table["copies"].where(table["kind"] == "suite", 1))
 
 
 class UnlikeRuns(Error):
@@ -137,15 +125,14 @@ def rows_of(table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with the rate of a whole run that ended well, and of which no copy in another share failed."""
+    """Return the rows with the rate of a whole run that counts."""
     whole = ended_well(table[(table["metric"] == "throughput") & table["replica"].isna()])
     return whole.dropna(subset=["value"])
 
 
 def ended_well(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of runs that ended well, as all copies did that shared the machine and have a record."""
-    ok, runs = table["status"] == "ok", run_keys(table)
-    return table[ok & whole_runs(table.assign(copies=1), runs, ok)]
+    """Return the rows of runs that count, see :func:`whole_runs`."""
+    return table[whole_runs(table, table["status"] == "ok")]
 
 
 def run_keys(table: pd.DataFrame) -> pd.Series[str]:

@@ -17,11 +17,13 @@ import torch
 from torch.optim import Optimizer, lr_scheduler
 
 from .. import jobs
+from .._runs.failures import TookTooLong
+from .._runs.interrupts import limited
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Metric, Workload
 from ..jobs.distributed import place_of
 from ..jobs.model_parts import optimizers_of, with_names
-from ..jobs.workload import MAKES_BATCHES
+from ..jobs.workload import MAKES_BATCHES, valued
 from .array import ExperimentArray
 from .experiment import Experiment
 from .order import Order
@@ -33,6 +35,7 @@ __all__ = ["JobExperiment", "array_of_job", "experiment_of_job"]
 
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
 _BATCHES = 4  # of a validation, where a workload has no metric
+BATCH_TIMEOUT_S = 600.0  # for a batch that the model makes
 _LOOKS = 20  # at the metric, of a run to a target
 _NOT_SHARED = "job {} makes its batches with the model, which several processes do not share"
 _KEYS = ("epochs", "iters_per_epoch", "batch_size", "precision", "seed")
@@ -45,26 +48,39 @@ class Trained(torch.nn.Module):
         workload, model: the workload and its plain model.
         rollouts: maker of the training batches, which needs the model; None where they are given.
         apart: held-out batches are other tensors, which have no loss: the metric stands for it, less being better.
+        batch_timeout_s: seconds that the model may take to make a batch.
     """
 
-    def __init__(self, workload: Workload, model: torch.nn.Module, rollouts: Any = None, apart: bool = False) -> None:
+    def __init__(
+        self, workload: Workload, model: torch.nn.Module, rollouts: Any = None, apart: bool = False,
+        batch_timeout_s: float = BATCH_TIMEOUT_S,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.model, self._workload = model, workload
+        self.model, self._workload, self._timeout_s = model, workload, batch_timeout_s
         self._rollouts, self._apart, self._made = rollouts, apart, 0
 
     def forward(self, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         metric, training = self._workload.metric, self.training
         if training and self._rollouts is not None:
             device = next(self.model.parameters()).device
-            batch = tuple(x.to(device) for x in self._rollouts.batch_of(self.model, self._made))
+            with limited(self._timeout_s, self._late):
+                made = self._rollouts.batch_of(self.model, self._made)
+            batch = tuple(x.to(device) for x in made)
             self._made += 1
         if self._apart and not training and metric is not None:
-            value = metric.of(self.model, *batch)
+            value = valued(metric.of, metric.of(self.model, *batch))
             return torch.stack([-value if metric.better == "more" else value, value])
-        loss = self._workload.loss(self.model, *batch)  # type: ignore[operator]
+        of = self._workload.loss
+        loss = valued(of, of(self.model, *batch))  # type: ignore[operator]
         if training or metric is None:
             return torch.stack([loss, torch.full_like(loss, math.nan, requires_grad=False)])
-        return torch.stack([loss, metric.of(self.model, *batch).to(loss.dtype)])
+        return torch.stack([loss, valued(metric.of, metric.of(self.model, *batch)).to(loss.dtype)])
+
+    def _late(self) -> TookTooLong:
+        return TookTooLong(
+            f"job {self._workload.name} did not make batch {self._made} within {self._timeout_s:g} s: see its "
+            "`rollouts`, or allow more with --batch-timeout"
+        )
 
 
 class _Several(Optimizer):
@@ -211,6 +227,7 @@ def experiment_of_job(
     dataroot: str | None = None,
     until: str | None = None,
     shard: bool = False,
+    batch_timeout_s: float | None = None,
 ) -> JobExperiment:
     """Make the experiment of a workload.
 
@@ -224,6 +241,7 @@ def experiment_of_job(
         until: `target` to end when the preset's target is reached, or a value of the metric; it is checked about twenty
             times in a run, unless `given` has a length.
         shard: shard the model over the processes.
+        batch_timeout_s: seconds that the model of a workload with `rollouts` may take to make a batch; None is 600.
 
     Raises:
         InvalidArgument: the workload trains its parts one after the other; it makes its batches with the model and has
@@ -244,6 +262,11 @@ def experiment_of_job(
     if shard and values["precision"] == "fp16":
         raise InvalidArgument("--shard trains in fp32 and bf16: the parts of a model do not share a scale of the loss")
     train = _Samples(batches, iters, size)
+    if batch_timeout_s is not None and not (train.of_model and 0 < batch_timeout_s < math.inf):
+        why = f"{batch_timeout_s:g}: must be a positive number of seconds"
+        if not train.of_model:
+            why = "is for jobs with `rollouts`: the batches of this one are given"
+        raise InvalidArgument(f"--batch-timeout {why}")
     if train.of_model:
         if workload.metric is None:
             raise InvalidArgument(f"job {name} has no measure on held-out data, so an epoch of train would end blind")
@@ -256,7 +279,10 @@ def experiment_of_job(
     after = workload.after_step
     return JobExperiment(
         name=name,
-        model=partial(_model, workload, options, hyper, batches if train.of_model else None, apart),
+        model=partial(
+            _model, workload, options, hyper, batches if train.of_model else None, apart,
+            batch_timeout_s or BATCH_TIMEOUT_S,
+        ),
         data=Data(
             train, valid, 0, str(batches.record.get("source", f"the data of {name}")),
             {"train": dict(batches.record), "valid": {}}, "samples",
@@ -349,8 +375,8 @@ def _validation(workload: Workload, config: JobConfig, options: Any, batches: An
     return _Samples(workload.batches(config, options, True), workload.metric.count(config.batch_size), 1)
 
 
-def _model(workload: Workload, options: Any, hyper: Any, rollouts: Any, apart: bool) -> Trained:
-    return Trained(workload, with_names(workload.model(options, hyper)), rollouts, apart)
+def _model(workload: Workload, options: Any, hyper: Any, *more: Any) -> Trained:
+    return Trained(workload, with_names(workload.model(options, hyper)), *more)
 
 
 def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any], fused: bool = False) -> Optimizer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +88,7 @@ class Engine:
         self._active: dict[int, Trial] = {}
         self._heard: dict[int, tuple[Trial, Any]] = {}  # outcomes that wait until all have one
         self._unwritten: dict[int, Trial] = {}  # trials of which a rung or the end is not on disk yet
+        self._generation: dict[int, tuple[Trial, Any]] = {}  # trials and states at the end of one that waits
         self._began_s = self._saved_s = self._wrote_s = time.monotonic()
         self.metric = self.goal.metric or ""
         self.train_s, self._epoch_s = 0.0, math.inf
@@ -135,6 +136,8 @@ class Engine:
 
     def _begin(self, order: Order) -> None:
         trial = self.trials.get(order.trial)
+        if self.algorithm.keeps_states and order.trial in self._unwritten:
+            self._write(lose_nothing=True)  # its generation has not ended: others may ask for the rung that it leaves
         if trial is None:
             trial = self._new(order)
             if trial is None:
@@ -189,6 +192,11 @@ class Engine:
         """Let a trial continue from another's state, with values of its own; False if its model cannot be made."""
         state = self._state_at(source, trial.epoch)
         if state is None and trial.epoch >= len(trial.known):
+            kept = self._kept.get(trial.number)
+            if kept is not None and kept.status == "failed":  # then, as its new model could not be made
+                trial.take_over(source, order.config)
+                self._fail(trial, kept.failure, kept.message)
+                return False
             raise Error(
                 f"the state of trial {source.number} after epoch {trial.epoch}, with which trial {trial.number} "
                 "continues, is missing; sweep again with another out"
@@ -353,32 +361,46 @@ class Engine:
 
     def _write(self, lose_nothing: bool = False) -> None:
         """Write the rungs and ends since the last writing, unless that was a moment ago. A trial that its rung has
-        ended leaves its array now: it needs no state there. Where others may continue from a trial's earlier state,
-        each rung is written."""
+        ended leaves its array now: it needs no state there.
+
+        Where others may continue from a trial's earlier state, all trials on disk are of one generation: what waits is
+        kept as it was at the end of its generation, until that is written or the next generation has ended.
+        """
         with deferred():
             trials = list(self._unwritten.values())
             states = {trial.number: self.trainer.park(trial) for trial in trials if trial.status == "paused"}
-            moment_ago = time.monotonic() - self._wrote_s < self.may_lose_s
-            if not trials or (moment_ago and not lose_nothing and not self.algorithm.keeps_states):
+            now = {trial.number: (trial, states.get(trial.number)) for trial in trials}
+            ended = self.algorithm.keeps_states and not self._active  # a generation, so that all states are of one
+            if self.store is not None and time.monotonic() - self._wrote_s < self.may_lose_s and not lose_nothing:
+                if ended:
+                    self._generation |= {n: (trial.as_it_is(), state) for n, (trial, state) in now.items()}
+                    self._unwritten.clear()
                 return
-            self._save(trials, lambda trial: states.get(trial.number))
-            self._unwritten.clear()
-            self._wrote_s = time.monotonic()
+            if ended:
+                self._save((self._generation | now).values(), at_once=bool(self._generation))
+            else:
+                self._save(self._generation.values(), at_once=True)
+                self._save(now.values())
+            if now or self._generation:
+                self._generation = {}
+                self._unwritten.clear()
+                self._wrote_s = time.monotonic()
 
-    def _save(self, trials: Sequence[Trial], state_of: Callable[[Trial], Any]) -> None:
-        """Write rungs of trials. The best weights come first: what a record says is never better than what is kept.
+    def _save(self, trials: Iterable[tuple[Trial, Any]], at_once: bool = False) -> None:
+        """Write rungs of trials, with their states. The best weights come first: what a record says is never better
+        than what is kept.
 
-        The records are written at once, also of those before one whose state cannot be written.
+        The records are written together, also of those before one whose state cannot be written; of all or of none
+        where they must be of one moment (`at_once`).
         """
         with deferred():
-            if any(map(self._writes, trials)):
-                self._save_best()
+            trials = [each for each in trials if self._writes(each[0])]
+            if self.store is None or not trials:
+                return
+            self._save_best()
             written: list[Trial] = []
             try:
-                for trial in trials:
-                    state = state_of(trial)
-                    if self.store is None or not self._writes(trial):
-                        continue
+                for trial, state in trials:
                     path = self.store.save_state(trial, state)
                     written.append(trial)
                     if path is not None:
@@ -386,8 +408,8 @@ class Engine:
                         if trial.status == "paused":
                             trial.state = path
             finally:
-                if self.store is not None and written:
-                    self.store.save(written, self.metric or "value", self.goal.sign)
+                if len(written) == len(trials) or (written and not at_once):
+                    self.store.save(written, self.metric or "value", self.goal.sign, at_once)
 
     def _writes(self, trial: Trial) -> bool:
         """True if this process writes the record of a trial."""
@@ -420,7 +442,7 @@ class Engine:
             if state is not None and not isinstance(state, Path):
                 trial.history += told
                 try:
-                    self._save([trial], lambda trial, state=state: state)  # type: ignore[misc]
+                    self._save([(trial, state)])
                 finally:
                     del trial.history[len(trial.history) - len(told) :]
         self._saved_s = time.monotonic()

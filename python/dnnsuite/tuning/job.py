@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -14,10 +15,13 @@ from .. import data, jobs
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ..jobs import JobConfig, Made, Workload
 from ..jobs.model_parts import optimizers_of, with_names
+from ..jobs.workload import valued
 from .jobs_space import space_of
 from .space import Config, Range
 
 _VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
+# Batches of a job that nothing was drawn from. They are not in the job, whose content tells searches apart.
+_LOADED: WeakKeyDictionary[JobSweep, dict[tuple[int, bool], Any]] = WeakKeyDictionary()
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a job holds no samples out
 
 
@@ -79,13 +83,21 @@ class JobSweep:
     def _batches(self, batch_size: int) -> Any:
         """Batches to train on."""
         if batch_size not in self._loaded:
-            found = self.workload.batches(self._configured(batch_size), self._options)
+            found = self._load(batch_size)
             self._options.update(found.sizes)
             self._loaded[batch_size] = found
         return self._loaded[batch_size]
 
-    def _configured(self, batch_size: int) -> JobConfig:
-        return dataclasses.replace(self._config, batch_size=batch_size)
+    def _load(self, batch_size: int, held_out: bool = False) -> Any:
+        """Load samples once for all searches; batches of them keep what was drawn, and are each search's own."""
+        known = _LOADED.setdefault(self, {})
+        found = known[batch_size, held_out].again() if (batch_size, held_out) in known else None
+        if found is None:
+            config = dataclasses.replace(self._config, batch_size=batch_size)
+            found = self.workload.batches(config, self._options, held_out)
+            if hasattr(found, "again") and (untouched := found.again()) is not None:
+                known[batch_size, held_out] = untouched
+        return found
 
     def model(self, config: Config) -> torch.nn.Module:
         """Return the plain model of a configuration, whose names may be options and hyper-parameters of the job."""
@@ -116,7 +128,7 @@ class JobSweep:
         if self.workload.held_out is None:
             return Epochs(self._batches(size), size, count, _HELD_OUT)
         trained = self._batches(self.batch_size).batch(0)
-        found = self.workload.batches(self._configured(size), self._options, True)
+        found = self._load(size, held_out=True)
         self._apart = len(found.batch(0)) != len(trained)
         return Epochs(found, size, count)
 
@@ -126,7 +138,7 @@ class JobSweep:
 
     def arguments(self, epochs: int) -> dict[str, Any]:
         """Arguments of `dnnsuite.sweep` for trials of so many epochs at most."""
-        self._loaded, self._epochs = {}, {}  # batches keep what was drawn: each search begins with its own
+        self._loaded, self._epochs = {}, {}
         self._batches(self.batch_size)
         rate, steps = self.workload.rate, epochs * self.iters_per_epoch
         by_rate = self._schedule(Made("LambdaLR", {"lr_lambda": partial(_factor, rate, steps)}))
@@ -190,14 +202,16 @@ class JobSweep:
 
     def loss(self, model: Any, *batch: Any) -> torch.Tensor:
         """Return the loss `[]` of one model."""
-        found: torch.Tensor = self.workload.loss(model, *batch)  # type: ignore[operator]
+        of = self.workload.loss
+        found: torch.Tensor = valued(of, of(model, *batch))  # type: ignore[operator]
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
         """`loss` where the held-out tensors are those of training, and the job's metric where it has one."""
         found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
-            found[self.metric] = self.workload.metric.of(model, *batch)
+            of = self.workload.metric.of
+            found[self.metric] = valued(of, of(model, *batch))
         return found
 
 

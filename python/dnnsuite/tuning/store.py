@@ -123,11 +123,12 @@ class Store:
         self._replaced += [before[epochs] for epochs in before.keys() - self._needed(before, trial, state)]
         return path
 
-    def save(self, trials: Sequence[Trial], metric: str, sign: float) -> None:
-        """Write the records of trials, all at once, and remove states that they replace."""
+    def save(self, trials: Sequence[Trial], metric: str, sign: float, at_once: bool = False) -> None:
+        """Write the records of trials, of all or of none where they must be of one moment (`at_once`), and remove
+        states that they replace."""
         for trial in trials:
             trial.changed.update(self.changed)
-        self._log.add({_folder_of(trial.number): self._record(trial, metric, sign) for trial in trials})
+        self._log.add({_folder_of(trial.number): self._record(trial, metric, sign) for trial in trials}, at_once)
         while self._replaced:
             _remove(self._replaced.pop())
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Metrics = Mapping[str, float]
@@ -75,6 +75,11 @@ class Trial:
     def best_config(self) -> dict[str, Any]:
         """Configuration of its best epoch; the one it has now where no epoch has a value."""
         return self.config_at(self.best[1]) if self.best[1] else self.config
+
+    def as_it_is(self) -> Trial:
+        """Return a copy that keeps what a record tells, while this one goes on."""
+        lists = [*self.history], [*self.earlier], [*self.inherited]
+        return replace(self, history=lists[0], earlier=lists[1], inherited=lists[2])
 
     def take_over(self, source: Trial, config: Mapping[str, Any] | None) -> None:
         """Continue from the state of another trial, with another configuration; None for the other trial's."""

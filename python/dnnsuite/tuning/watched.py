@@ -3,8 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+
+def _noting(method: str) -> Any:
+    """Return a dict's method that notes the name that it is given; all names, if it is given none."""
+
+    def noted(self: WatchedConfig, *given: Any) -> Any:
+        self.read.update(given[:1] or dict.keys(self))
+        return getattr(dict, method)(self, *given)
+
+    return noted
 
 
 class WatchedConfig(dict[str, Any]):
@@ -14,34 +24,5 @@ class WatchedConfig(dict[str, Any]):
         super().__init__(values)
         self.read: set[str] = set()
 
-    def __getitem__(self, name: str) -> Any:
-        self.read.add(name)
-        return super().__getitem__(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.read.add(name)
-        return super().get(name, default)
-
-    def pop(self, name: str, *default: Any) -> Any:
-        self.read.add(name)
-        return super().pop(name, *default)
-
-    def __iter__(self) -> Iterator[str]:
-        self.read.update(super().keys())
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        self.read.update(super().keys())
-        return super().keys()
-
-    def items(self) -> Any:
-        self.read.update(super().keys())
-        return super().items()
-
-    def values(self) -> Any:
-        self.read.update(super().keys())
-        return super().values()
-
-    def copy(self) -> dict[str, Any]:
-        self.read.update(super().keys())
-        return dict(super().items())
+    __getitem__, get, pop = map(_noting, ("__getitem__", "get", "pop"))
+    __iter__, keys, items, values, copy = map(_noting, ("__iter__", "keys", "items", "values", "copy"))
