@@ -180,6 +180,10 @@ class ShardPart:
             if plan is not None:
                 self.optimizer.prepare(group, self._state, *plan)
 
+    def follow_memory(self) -> bool:
+        """Let the optimizer's plans point to the memory that parameters have now; return False if one cannot."""
+        return all(map(self.optimizer.follow_memory, self._groups))
+
     # -- a step ----------------------------------------------------------------------------------------------------
 
     def backward(self, array: torch.nn.Module, batch: tuple[Any, ...]) -> torch.Tensor:

@@ -52,6 +52,7 @@ Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
 _RESTLESS = 12  # steps in a row that divide the array anew
 _MOST_IN_DOUBT = 20  # steps in a row that warm up: no recording would serve the next ones
+_CHANGED_EACH_TIME = "the array or an optimizer is changed before each step; `refresh` records again"
 _LARGE = 2**17  # elements of a batch and of all parameters, from which on an eager step takes all threads
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
@@ -203,7 +204,8 @@ class StepRunner(NotCopied):
         deal = self._dealt_out(array, optimizers, width, itself=itself)
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths, self._eager = array, optimizers, B, widths, ""
-        self._modes = guards.modes_of(array)
+        self._modes, self._parameters = guards.modes_of(array), list(array.parameters())
+        self._memory = guards.guard_addresses(Guards(), self._parameters)
         for read in readers_of_autocast(self._device):
             self._modes.result(read)
         self._updates = Updates(optimizers)
@@ -306,7 +308,7 @@ class StepRunner(NotCopied):
         after = self._updates.hooks
         if self._in_doubt >= _MOST_IN_DOUBT:
             self._in_doubt = 0
-            self._discard(self._deal.unsettled)
+            self._discard(_CHANGED_EACH_TIME if self._set_ups >= _RESTLESS else self._deal.unsettled)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
         timed = self._widths.follow(None if ragged else batch, parted)
@@ -470,7 +472,7 @@ class StepRunner(NotCopied):
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
         or autocast has changed since the last step."""
         self._guards, self._steady = None, False
-        known = self._modes.hold() and self._code.hold() and not self._updates.changed()
+        known = self._modes.hold() and self._code.hold() and not self._updates.changed() and self._follow_memory()
         if not known or self._python.differing or self._python.outdated(self._known):
             self._set_up_anew(by_models=known and self._python.differing)
             return
@@ -480,20 +482,28 @@ class StepRunner(NotCopied):
             return
         self._set_ups = 0
         every = Guards()
-        every.table(self._modes)
-        every.table(self._code)
+        for table in (self._modes, self._memory, self._code):
+            every.table(table)
         parts = self._updates.table, self._deal, self._python
         self._guards = every if all(part.join(every) for part in parts) else None
+
+    def _follow_memory(self) -> bool:
+        """Let the shards use the memory that parameters have now; return False if they cannot."""
+        if self._memory.hold():
+            return True
+        self._memory = guards.guard_addresses(Guards(), self._parameters)
+        self._dispatch.threads.settle()
+        return self._on_cpu and all(shard.take_memory() for shard in self._deal.shards)
 
     def _set_up_anew(self, by_models: bool) -> None:
         """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:
         record none."""
         self.synchronize()
         self._known.edited()
-        self._set_ups = self._set_ups + 1 if by_models else 0
-        if not by_models:
+        self._set_ups += 1
+        if self._set_ups == 1 and not by_models:
             self._in_doubt = 0  # the caller has changed something, so that the warm-up begins again
-        if self._set_ups < _RESTLESS or self._stale:
+        if self._set_ups < _RESTLESS or self._stale or not by_models:
             self._set_up(self._array, self._optimizers, self._widths)
         else:
             self._discard("each step leaves another Python value in the models than plain numbers and strings")

@@ -80,6 +80,9 @@ class Around(ArrayOptimizer):
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
         return self.base.plan_tensors(group)
 
+    def follow_memory(self, group: Group) -> bool:
+        return self.base.follow_memory(group)
+
     def __getstate__(self) -> Group:
         own = {name: vars(self)[name] for name in ("base", "pairs", "per_model", "flags", "counters")}
         return {**own, **super().__getstate__()}

@@ -105,6 +105,9 @@ class ChainedOptimizer(ArrayOptimizer):
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
         return self._of(group).plan_tensors(group)
 
+    def follow_memory(self, group: Group) -> bool:
+        return self._of(group).follow_memory(group)
+
     def __getstate__(self) -> Group:
         own = {name: vars(self)[name] for name in ("optimizers", "pairs", "per_model", "flags")}
         return {**own, **super().__getstate__()}

@@ -98,6 +98,12 @@ class PlannedUpdates(OptimizerState):
 
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
         """List the tensors that the plans of `group` consist of."""
+        return [tensor for plan in self._plans_of(group) for tensor in plan.tensors()]
+
+    def follow_memory(self, group: Group) -> bool:
+        """Let the plans of `group` point to the memory that parameters have now; return False if one cannot."""
+        return all(plan.follow_memory() for plan in self._plans_of(group))
+
+    def _plans_of(self, group: Group) -> list[StepPlan]:
         keys = [id(group), *((id(group), id(p)) for p in group["params"])]
-        plans = [self._plans.get(key) for key in keys]
-        return [tensor for plan in plans if plan is not None for tensor in plan.tensors()]
+        return [self._plans[key] for key in keys if key in self._plans]
