@@ -172,10 +172,11 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rest = args[2:]
     if name == "max" and isinstance(dim, int) and "out" not in kwargs:
         return wrap_all(ours.max(x, dim, rest[0] if rest else kwargs.get("keepdim", False)))
-    if name == "prod" and isinstance(dim, int) and kwargs.keys() <= {"keepdim"} and x.is_floating_point() and rank:
-        if 1 < x.size(place := moved(dim, rank)) <= _FEW_FACTORS:
-            product = functools.reduce(torch.mul, x.unbind(place))
-            return ModelTensor(product.unsqueeze(place) if any((*rest, *kwargs.values())) else product)
+    if name == "prod" and isinstance(dim, int) and rank and kwargs.keys() <= {"keepdim"}:
+        factors = x.unbind(moved(dim, rank)) if x.is_floating_point() else ()
+        if 1 < len(factors) <= _FEW_FACTORS:
+            product = functools.reduce(torch.mul, factors)
+            return ModelTensor(product.unsqueeze(moved(dim, rank)) if any((*rest, *kwargs.values())) else product)
     if dim is not None and not (isinstance(dim, Sequence) and not dim):
         if name == "mean" and kwargs.keys() <= {"keepdim"}:
             return wrap_all(mean(x, moved(dim, rank), *rest, **kwargs))
