@@ -128,15 +128,3 @@ def test_memory_that_is_shared_or_turned_is_seen(after: After, settings: dict[st
 def test_audits_pass_where_parameters_move() -> None:
     compare(momentum, threads=1, audit=1)
     compare(projected, threads=1, audit=1)
-
-
-def test_a_change_before_each_step_that_no_recording_serves_ends_the_warm_up() -> None:
-    """A parameter gets another layout before each step."""
-    widths = iter(range(6, 1000))
-
-    def after(model: Any) -> None:
-        weight = model.k[0].weight
-        wide = torch.zeros(*weight.shape[:-1], next(widths), dtype=weight.dtype)
-        weight.data = wide[..., :3].copy_(weight.data)
-
-    assert compare(after, threads=1, steps=40).startswith("eager: ")

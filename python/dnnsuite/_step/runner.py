@@ -52,7 +52,6 @@ Each = tuple[ArrayOptimizer, ...]
 Scaler = GradScaler | torch.amp.GradScaler
 _RESTLESS = 12  # steps in a row that divide the array anew
 _MOST_IN_DOUBT = 20  # steps in a row that warm up: no recording would serve the next ones
-_CHANGED_EACH_TIME = "the array or an optimizer is changed before each step; `refresh` records again"
 _LARGE = 2**17  # elements of a batch and of all parameters, from which on an eager step takes all threads
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
@@ -308,7 +307,7 @@ class StepRunner(NotCopied):
         after = self._updates.hooks
         if self._in_doubt >= _MOST_IN_DOUBT:
             self._in_doubt = 0
-            self._discard(_CHANGED_EACH_TIME if self._set_ups >= _RESTLESS else self._deal.unsettled)
+            self._discard(self._deal.unsettled)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
         timed = self._widths.follow(None if ragged else batch, parted)
@@ -500,10 +499,10 @@ class StepRunner(NotCopied):
         record none."""
         self.synchronize()
         self._known.edited()
-        self._set_ups += 1
-        if self._set_ups == 1 and not by_models:
+        self._set_ups = self._set_ups + 1 if by_models else 0
+        if not by_models:
             self._in_doubt = 0  # the caller has changed something, so that the warm-up begins again
-        if self._set_ups < _RESTLESS or self._stale or not by_models:
+        if self._set_ups < _RESTLESS or self._stale:
             self._set_up(self._array, self._optimizers, self._widths)
         else:
             self._discard("each step leaves another Python value in the models than plain numbers and strings")

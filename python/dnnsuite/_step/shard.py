@@ -106,13 +106,12 @@ class Shard:
         """
         names = {parameter: name for parameter, (_, name) in self._places.items()}
         code = module_facts(self.array, era, without), *(part.facts(names) for part in self._parts)
-        first: dict[int, str] = {}  # a recording knows tensors by their memory: which lie in the same counts
         layouts = tuple(
-            (role, t.shape, t.stride(), t.dtype, t.requires_grad, first.setdefault(t.untyped_storage()._cdata, role))
+            (role, t.shape, t.stride(), t.dtype, t.requires_grad)
             for role, t in self.roles().items()
             if not role.startswith("plan")
         )
-        return code, layouts
+        return code, (*layouts, tuple(self._overlaps))  # a recording knows tensors by their memory
 
     def layers_set(self) -> list[Any]:
         """List what the models' code has set in layers: a recording holds it as constants."""
