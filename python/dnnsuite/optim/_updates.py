@@ -67,6 +67,10 @@ class PlannedUpdates(OptimizerState):
             plan = self._plans[key] = StepPlan(rule, params, state)
         plan.run(grads, hyper, group, factor, active)
 
+    def planner(self, group: Group) -> Any:
+        """Return the optimizer whose plans the updates of `group` go by."""
+        return self
+
     def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
         """Describe the plans of `group`'s last step: the rule, the places of the parameters that are updated at once,
         and of those that only some models use, updated one by one."""
