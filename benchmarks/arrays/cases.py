@@ -5,7 +5,8 @@ cost of its first three steps.
     PYTHONPATH=DIR python benchmarks/arrays/cases.py MODULE:CASES [MODULE ...] [--only NAME ...] [--B 8] [--rounds 5]
 
 CASES is a dict of name to class. One has `make()`, a model whose forward returns its loss, and `batch(generator)`, the
-tuple of that forward's arguments; `images` is True where a loop gains by channels last. Further modules are imported
+tuple of that forward's arguments; `images` is True where a loop gains by channels last, `after(module)` what its user
+does after each step, `after_vmap(module, parameters)` the same to stacked parameters. Further modules are imported
 first, for they may add cases. Without a name all run, each in a process of its own that knows no choice by measurement.
 
 Ways take turns in each round, by CPU time of one thread: `loop` (fused AdamW), `loop_cl` (and channels last), `vmap`
@@ -47,6 +48,7 @@ PEERS = ("loop", "loop_cl", "vmap")
 _LR = 1e-4
 _SETTLED, _SETTLED_S = 64, 20.0  # steps and seconds until every choice is made, at most
 Step = Callable[[], object]
+After = Callable[[torch.nn.Module], object]
 
 
 def of_module(names: Sequence[str]) -> dict[str, Any]:
@@ -62,7 +64,13 @@ def trained(module: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [p for p in module.parameters() if p.requires_grad]
 
 
-def loop(models: Sequence[torch.nn.Module], batches: Sequence[tuple[torch.Tensor, ...]], images: bool = False) -> Step:
+def nothing(*_: object) -> None:
+    """What a user does after a step, of most cases."""
+
+
+def loop(
+    models: Sequence[torch.nn.Module], batches: Sequence[tuple[torch.Tensor, ...]], after: After, images: bool = False
+) -> Step:
     """Return a step of plain models, one after the other; `images` in channels-last order."""
     order: Any = {"memory_format": torch.channels_last} if images else {}
     own = [copy.deepcopy(model).to(**order) for model in models]
@@ -75,11 +83,12 @@ def loop(models: Sequence[torch.nn.Module], batches: Sequence[tuple[torch.Tensor
             optimizer.zero_grad()
             model(*batch).backward()
             optimizer.step()
+            after(model)
 
     return step
 
 
-def vmap(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...]) -> Step:
+def vmap(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...], after: Callable[..., object]) -> Step:
     """Return a step of torch.func over stacked models."""
     parameters, buffers = torch.func.stack_module_state([copy.deepcopy(model) for model in models])
     base, optimizer = copy.deepcopy(models[0]), torch.optim.AdamW(
@@ -91,12 +100,13 @@ def vmap(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...]) -> 
         optimizer.zero_grad()
         losses(parameters, buffers, *batch).sum().backward()
         optimizer.step()
+        after(base, parameters)
 
-    step()  # what cannot be, is an error here
+    step(), step()  # what cannot be, is an error here
     return step
 
 
-def hand(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...]) -> Step:
+def hand(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...], after: After) -> Step:
     """Return a step of an array by hand."""
     array = dnnsuite.fuse([copy.deepcopy(model) for model in models])
     optimizer = optim.AdamW(trained(array), lr=_LR)
@@ -105,6 +115,7 @@ def hand(models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...]) -> 
         optimizer.zero_grad()
         array(*batch).sum().backward()
         optimizer.step()
+        after(array)
 
     return step
 
@@ -113,10 +124,18 @@ def losses(array: torch.nn.Module, *batch: torch.Tensor) -> torch.Tensor:
     return array(*batch)
 
 
-def runner(models: Sequence[torch.nn.Module], width: int | None = None) -> dnnsuite.StepRunner:
+def runner(
+    models: Sequence[torch.nn.Module], batch: tuple[torch.Tensor, ...], after: After, width: int | None = None
+) -> tuple[dnnsuite.StepRunner, Step]:
+    """Return a runner, and a step of it."""
     array = dnnsuite.fuse([copy.deepcopy(model) for model in models])
-    optimizer = optim.AdamW(trained(array), lr=_LR)
-    return dnnsuite.StepRunner(array, optimizer, losses, threads=1, width=width)
+    made = dnnsuite.StepRunner(array, optim.AdamW(trained(array), lr=_LR), losses, threads=1, width=width)
+
+    def step() -> None:
+        made.step(*batch).losses()
+        after(array)
+
+    return made, step
 
 
 def thrice(step: Step) -> float:
@@ -145,23 +164,25 @@ def measured(case: Any, B: int, rounds: int, segment_s: float, fixed: bool) -> d
     batch = tuple(dnnsuite.stack(list(parts)) for parts in zip(*own, strict=True))
     copy.deepcopy(models[0])(*own[0]).backward()  # what torch sets up once for a process
     found: dict[str, Any] = {}
-    found_ways: dict[str, Step] = {"loop": loop(models, own)}
+    after = getattr(case, "after", None) or nothing
+    found_ways: dict[str, Step] = {"loop": loop(models, own, after)}
     loop_s = thrice(found_ways["loop"])
     if getattr(case, "images", False):
-        found_ways["loop_cl"] = loop(models, own, images=True)
+        found_ways["loop_cl"] = loop(models, own, after, images=True)
     try:
-        found_ways["vmap"] = vmap(models, tuple(t.contiguous() for t in batch))
+        stacked = nothing if after is nothing else case.after_vmap
+        found_ways["vmap"] = vmap(models, tuple(t.contiguous() for t in batch), stacked)
     except Exception as error:
         found["no vmap"] = str(error).splitlines()[0][:60]
-    found_ways["hand"] = hand(models, batch)
+    found_ways["hand"] = hand(models, batch, after)
     for _ in range(8):
         found_ways["hand"]()
-    made = {"runner": runner(models)}
-    found_ways["runner"] = lambda: made["runner"].step(*batch).losses()
+    made: dict[str, dnnsuite.StepRunner] = {}
+    made["runner"], found_ways["runner"] = runner(models, batch, after)
     found["first 3"] = thrice(found_ways["runner"]) / loop_s
     for width in [2**n for n in range(B.bit_length()) if 2**n <= B] if fixed else ():
-        made[f"width={width}"] = runner(models, width)
-        found_ways[f"width={width}"] = lambda one=made[f"width={width}"]: one.step(*batch).losses()
+        name = f"width={width}"
+        made[name], found_ways[name] = runner(models, batch, after, width)
     for name, one in made.items():
         settled(one, found_ways[name])
     seconds = ways.measure(

@@ -155,7 +155,7 @@ class ShardPart:
             for place, parameter in enumerate(group["params"]):
                 found |= {f"state {number} {place} {n}": t for n, t in self._state[parameter].items()}
             found |= {f"group {number} {name}": value for name, value in group.items()}
-            for place, tensor in enumerate(self.optimizer.plan_tensors(group)):
+            for place, tensor in enumerate(self.optimizer.planner(group).plan_tensors(group)):
                 found[f"plan {number} {place}"] = tensor
         held = vars(self._scaler or _NOTHING)
         scaler = {**held, **held.get("_vectors", {})}
@@ -172,13 +172,17 @@ class ShardPart:
 
     def plans(self) -> Plans:
         """Describe the optimizer's plan of each group: its rule, and the places of its parameters."""
-        return [self.optimizer.planned(group) for group in self._groups]
+        return [self.optimizer.planner(group).planned(group) for group in self._groups]
 
     def prepare(self, plans: Plans) -> None:
         """Make the optimizer's plans, equal to another shard's."""
         for group, plan in zip(self._groups, plans, strict=True):
             if plan is not None:
-                self.optimizer.prepare(group, self._state, *plan)
+                self.optimizer.planner(group).prepare(group, self._state, *plan)
+
+    def follow_memory(self) -> bool:
+        """Let the optimizer's plans point to the memory that parameters have now; return False if one cannot."""
+        return all(self.optimizer.planner(group).follow_memory(group) for group in self._groups)
 
     # -- a step ----------------------------------------------------------------------------------------------------
 

@@ -203,7 +203,8 @@ class StepRunner(NotCopied):
         deal = self._dealt_out(array, optimizers, width, itself=itself)
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths, self._eager = array, optimizers, B, widths, ""
-        self._modes = guards.modes_of(array)
+        self._modes, self._parameters = guards.modes_of(array), list(array.parameters())
+        self._memory = guards.guard_addresses(Guards(), self._parameters)
         for read in readers_of_autocast(self._device):
             self._modes.result(read)
         self._updates = Updates(optimizers)
@@ -470,7 +471,7 @@ class StepRunner(NotCopied):
         """Divide the array into shards again if it (train or eval, frozen or not, hooks, other models), the optimizer
         or autocast has changed since the last step."""
         self._guards, self._steady = None, False
-        known = self._modes.hold() and self._code.hold() and not self._updates.changed()
+        known = self._modes.hold() and self._code.hold() and not self._updates.changed() and self._follow_memory()
         if not known or self._python.differing or self._python.outdated(self._known):
             self._set_up_anew(by_models=known and self._python.differing)
             return
@@ -480,10 +481,18 @@ class StepRunner(NotCopied):
             return
         self._set_ups = 0
         every = Guards()
-        every.table(self._modes)
-        every.table(self._code)
+        for table in (self._modes, self._memory, self._code):
+            every.table(table)
         parts = self._updates.table, self._deal, self._python
         self._guards = every if all(part.join(every) for part in parts) else None
+
+    def _follow_memory(self) -> bool:
+        """Let the shards use the memory that parameters have now; return False if they cannot."""
+        if self._memory.hold():
+            return True
+        self._memory = guards.guard_addresses(Guards(), self._parameters)
+        self._dispatch.threads.settle()
+        return self._on_cpu and all(shard.take_memory() for shard in self._deal.shards)
 
     def _set_up_anew(self, by_models: bool) -> None:
         """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:

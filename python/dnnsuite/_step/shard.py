@@ -55,9 +55,31 @@ class Shard:
             parameters = [view for view in views.values() if isinstance(view, torch.nn.Parameter)]
             for part in self._parts:
                 part.hold_others(parameters)
+        self._pairs = [(p, views[id(p)]) for p in array.parameters()]
         self._places = {p: (p.data, name) for name, p in self.array.named_parameters()}
+        self._overlaps = self._memory_shared()
         self._vectors: Vectors = []  # the last hyper-parameters of all models, and this shard's part of them
         self._hyper: list[dict[str, torch.Tensor]] = []
+
+    def take_memory(self) -> bool:
+        """Use the memory that `.data = ...` has given the array's parameters. Return False where one has another layout
+        than before, or has come to share memory with another parameter or buffer."""
+        for parameter, view in self._pairs:
+            (before, name), now = self._places[view], self.narrow(parameter.data)
+            if now.data_ptr() == before.data_ptr():
+                continue
+            if _layout(now) != _layout(before):
+                return False
+            if view is not parameter:
+                view.data = now
+            self._places[view] = view.data, name
+        return self._memory_shared() == self._overlaps and all(part.follow_memory() for part in self._parts)
+
+    def _memory_shared(self) -> list[int]:
+        """Tell which parameters and buffers lie in the same memory: of each, the place of the first that does."""
+        first: dict[int, int] = {}
+        tensors = (*self._places, *(held for _, _, held, _ in self._kept if held is not None))
+        return [first.setdefault(t.untyped_storage()._cdata, place) for place, t in enumerate(tensors)]
 
     def state(self) -> dict[str, torch.Tensor]:
         """Collect the tensors that a step changes: trained parameters, the optimizers' state and their counters."""
@@ -89,7 +111,7 @@ class Shard:
             for role, t in self.roles().items()
             if not role.startswith("plan")
         )
-        return code, layouts
+        return code, (*layouts, tuple(self._overlaps))  # a recording knows tensors by their memory
 
     def layers_set(self) -> list[Any]:
         """List what the models' code has set in layers: a recording holds it as constants."""
@@ -229,6 +251,10 @@ class Shard:
             leaf = name.rpartition(".")[2]
             if saved and leaf in buffers:
                 buffers[leaf] = held
+
+
+def _layout(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.device, tensor.layout, tensor.shape, tensor.stride()
 
 
 def _refuse_backward_hooks(array: torch.nn.Module) -> None:

@@ -71,14 +71,8 @@ class Around(ArrayOptimizer):
     ) -> None:
         self.base.update_groups(groups, state, hypers, factor, active)
 
-    def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
-        return self.base.planned(group)
-
-    def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()) -> None:
-        self.base.prepare(group, state, rule, places, apart)
-
-    def plan_tensors(self, group: Group) -> list[torch.Tensor]:
-        return self.base.plan_tensors(group)
+    def planner(self, group: Group) -> ArrayOptimizer:
+        return self.base.planner(group)
 
     def __getstate__(self) -> Group:
         own = {name: vars(self)[name] for name in ("base", "pairs", "per_model", "flags", "counters")}

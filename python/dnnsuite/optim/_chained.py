@@ -96,14 +96,8 @@ class ChainedOptimizer(ArrayOptimizer):
     def update(self, group: Group, *args: Any) -> None:
         self._of(group).update(group, *args)
 
-    def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
-        return self._of(group).planned(group)
-
-    def prepare(self, group: Group, *args: Any) -> None:
-        self._of(group).prepare(group, *args)
-
-    def plan_tensors(self, group: Group) -> list[torch.Tensor]:
-        return self._of(group).plan_tensors(group)
+    def planner(self, group: Group) -> ArrayOptimizer:
+        return self._of(group).planner(group)
 
     def __getstate__(self) -> Group:
         own = {name: vars(self)[name] for name in ("optimizers", "pairs", "per_model", "flags")}

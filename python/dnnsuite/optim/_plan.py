@@ -48,8 +48,20 @@ class StepPlan:
             and len(params) == len(self.params)
             and all(map(operator.is_, params, self.params))
             and all(all(map(operator.is_, map(_GET, *where), tensors)) for *where, tensors in self.slots)
-            and self._pointers() == self.pointers
+            and self.follow_memory()
         )
+
+    def follow_memory(self) -> bool:
+        """Point to the memory that `.data = ...` has given parameters and states; return False where views of them
+        point to it, too. Recordings hold the plan's tensors, which stay the same."""
+        pointers = self._pointers()
+        if pointers != self.pointers:
+            if not all(batch.moves for batch in self.batches):
+                return False
+            for batch in self.batches:
+                batch.follow_memory(self.rule)
+            self.pointers = pointers
+        return True
 
     def _pointers(self) -> list[int]:
         return [t.data_ptr() for tensors in (self.params, *(slot[2] for slot in self.slots)) for t in tensors]
@@ -112,6 +124,11 @@ class _Batch:
             t if order is None else t.detach().permute(order) for t, order in zip(tensors, self.orders, strict=True)
         ]
 
+    @property
+    def moves(self) -> bool:
+        """True if it holds no views of its tensors, nor would need any where they lie now."""
+        return not (self.permuted or self.complex) and all(_memory_order(p) is None for p in self.params)
+
     def prepare(self, rule: str) -> torch.Tensor | None:
         """Make the operator's plan; 16-bit tensors need none. It is hidden from a recorder, because it is made once and
         not in every step."""
@@ -120,6 +137,14 @@ class _Batch:
             with hidden_from_modes():
                 self.plan = ops.optimizer_plan(rule, self.params, self.states, self.scalars)
         return self.plan
+
+    def follow_memory(self, rule: str) -> None:
+        before, self.plan = self.plan, None
+        made = self.prepare(rule)
+        if before is not None and made is not None:
+            with hidden_from_modes():
+                self.plan = before.copy_(made)
+            vars(before)["holds"] = vars(made)["holds"]
 
     def run(
         self,

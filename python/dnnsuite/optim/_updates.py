@@ -67,6 +67,10 @@ class PlannedUpdates(OptimizerState):
             plan = self._plans[key] = StepPlan(rule, params, state)
         plan.run(grads, hyper, group, factor, active)
 
+    def planner(self, group: Group) -> Any:
+        """Return the optimizer whose plans the updates of `group` go by."""
+        return self
+
     def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
         """Describe the plans of `group`'s last step: the rule, the places of the parameters that are updated at once,
         and of those that only some models use, updated one by one."""
@@ -98,6 +102,12 @@ class PlannedUpdates(OptimizerState):
 
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
         """List the tensors that the plans of `group` consist of."""
+        return [tensor for plan in self._plans_of(group) for tensor in plan.tensors()]
+
+    def follow_memory(self, group: Group) -> bool:
+        """Let the plans of `group` point to the memory that parameters have now; return False if one cannot."""
+        return all(plan.follow_memory() for plan in self._plans_of(group))
+
+    def _plans_of(self, group: Group) -> list[StepPlan]:
         keys = [id(group), *((id(group), id(p)) for p in group["params"])]
-        plans = [self._plans.get(key) for key in keys]
-        return [tensor for plan in plans if plan is not None for tensor in plan.tensors()]
+        return [self._plans[key] for key in keys if key in self._plans]

@@ -20,6 +20,13 @@ INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
         lambda x: (x.max(), x.min(), x.max(dim=1), x.min(0, keepdim=True).values),
         lambda x: (x.argmax(), x.argmax(-1), x.argmin(0)),
         lambda x: (x.median(), x.median(0).values, (x > 0).all(), (x > 0).any(1)),
+        lambda x: (
+            x.prod(1),
+            x.prod(-2, keepdim=True),
+            x.prod(2, True),
+            x[:2].prod(0),
+            x.prod(dim=0, dtype=torch.float64),
+        ),
         lambda x: torch.max(x, x.flip(0)),
         lambda x: x.cumsum(0) + x.sort(descending=True).values,
         lambda x: x.topk(2, dim=0).values,
@@ -55,6 +62,36 @@ INDEX = torch.tensor([[0, 1, 2, 0], [2, 1, 0, 1]])
 )
 def test_dimension_0_is_the_models_own(function):
     check(function, torch.randn(3, 4, 3, 4))
+
+
+class Boxes(torch.nn.Module):
+    """The area of boxes, one of whose sides may be zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        corners = self.layer(x)
+        return (corners[:, 2:] - corners[:, :2]).clamp(min=0).prod(-1).mean()
+
+
+def test_a_step_with_a_product_of_two_is_captured():
+    models = [Boxes().double() for _ in range(3)]
+    array = dnnsuite.fuse(models)
+    alone = [torch.optim.SGD(model.parameters(), lr=0.1) for model in models]
+    optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.1)
+    with dnnsuite.StepRunner(array, optimizer, lambda array, x: array(x), threads=1) as runner:
+        for _ in range(6):
+            batch = torch.randn(3, 8, 3, dtype=torch.float64)
+            losses = runner.step(batch).losses()
+            for index, (model, one) in enumerate(zip(models, alone, strict=True)):
+                one.zero_grad()
+                loss = model(batch[index])
+                loss.backward()
+                one.step()
+                torch.testing.assert_close(losses[index], loss.detach())
+        assert runner.mode == "captured"
 
 
 def test_a_norm_is_not_taken_over_the_models():

@@ -58,8 +58,10 @@ def test_modes_see_training_freezing_and_other_parameters():
     assert not modes.hold()
     array[0].bias.requires_grad_(True)
     assert modes.hold()
+    memory = guards.guard_addresses(type(modes)(), array.parameters())
+    assert memory.hold()
     array[0].weight.data = array[0].weight.data.clone()
-    assert not modes.hold()
+    assert not memory.hold()
     assert guards.modes_of(torch.nn.ReLU()).hold()
 
 

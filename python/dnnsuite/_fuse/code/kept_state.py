@@ -108,6 +108,7 @@ class KeptState:
     ) -> None:
         settle_draws()
         self.outside, modules, first = outside, list(root.modules()), buffers is None
+        self.inside, self.failed = set(map(id, modules)), False  # one of these that has kept nothing for itself
         with hidden_from_modes():
             self._buffers = [
                 (path, module, name, buffer, None if buffer is None else buffer.clone())

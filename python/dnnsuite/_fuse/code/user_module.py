@@ -93,6 +93,8 @@ class UserModule(SparseBuffers, OwnTensors):
             return tree_map(wrap, call(*args, **kwargs))
 
     def _fused_all_at_once(self, args: Any, kwargs: Any) -> Any:
+        if state.keeping is not None and self._fused_spares(args):
+            return self._fused_without_keeping(args, kwargs)
         before, report = state.B, state.report
         state.B, state.report = self._fused_B, self._fused_report
         mark = len(state.pending)
@@ -100,7 +102,7 @@ class UserModule(SparseBuffers, OwnTensors):
         late = None if kept is not None else self._fused_keep_late(method_named(args))
         wary, state.wary = state.wary, state.wary or torch.is_grad_enabled()
         try:
-            output = self._fused_call(mark, kept, args, kwargs)
+            output = self._fused_call_keeping(mark, kept, begun, args, kwargs)
         except RunsAnew as error:
             state.pending = state.pending[:mark]
             if state.checkpoints or (before and kept is None and self._fused_refers_outside()):
@@ -131,6 +133,51 @@ class UserModule(SparseBuffers, OwnTensors):
             if not before:  # nothing further out begins anew
                 del state.written[begun[0] :]
         return self._fused_all_at_once(args, kwargs) if again else self._fused_one_by_one(args, kwargs)
+
+    def _fused_spares(self, args: Any) -> bool:
+        """Return True if a module further out has kept what a known method of this one may change: to keep it again in
+        each part took longer than the parts themselves."""
+        if not self._fused_unsure or self._fused_acts or self._fused_acts_outside or state.checkpoints:
+            return False
+        known = (method_named(args), self.training, torch.is_grad_enabled()) in self._fused_known
+        return known and id(self) in state.keeping.inside
+
+    def _fused_without_keeping(self, args: Any, kwargs: Any) -> Any:
+        """Run the code for all models; if it fails, the module that has kept its state begins anew."""
+        before, report, keeping, mark = state.B, state.report, state.keeping, len(state.pending)
+        state.B, state.report = self._fused_B, self._fused_report
+        try:
+            output = self._fused_call(mark, None, args, kwargs)
+        except Exception:
+            keeping.failed = True
+            raise
+        finally:
+            state.B, state.report = before, report
+        self._fused_note_call(method_named(args), None)
+        return output
+
+    def _fused_call_keeping(
+        self, mark: int, kept: KeptState | None, begun: tuple[int, int], args: Any, kwargs: Any
+    ) -> Any:
+        """Call the user's code, whose parts leave it to `kept` to undo what they change; once more, without that, if
+        one of them has failed."""
+        before, state.keeping = state.keeping, None if state.checkpoints else kept
+        try:
+            output = self._fused_call(mark, kept, args, kwargs)
+            if kept is None or not kept.failed:  # the user's code may have caught the error
+                return output
+        except Exception:
+            if kept is None or not kept.failed:
+                raise
+        finally:
+            state.keeping = before
+        state.pending, state.keeping = state.pending[:mark], None
+        try:
+            kept.failed = False
+            self._fused_turn_back(kept, begun, "", None)
+            return self._fused_call(mark, kept, args, kwargs)
+        finally:
+            state.keeping = before
 
     def _fused_call(self, mark: int, kept: KeptState | None, args: Any, kwargs: Any) -> Any:
         """Call the user's code; then compute the tensors deferred since `mark`, except its output."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,6 +135,7 @@ def _renorm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(torch.stack([torch.renorm(x, *args[1:], **kwargs) for x in own]))
 
 
+_FEW_FACTORS = 4  # multiplied one by one: the gradient of torch's `prod` looks for zeros, and cannot be recorded
 _OVER_ALL = {  # the function that reduces one dimension as `name()` reduces all
     "max": lambda x: x.amax(1),
     "min": lambda x: x.amin(1),
@@ -165,6 +167,11 @@ def reduction(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rest = args[2:]
     if name == "max" and isinstance(dim, int) and "out" not in kwargs:
         return wrap_all(ours.max(x, dim, rest[0] if rest else kwargs.get("keepdim", False)))
+    if name == "prod" and isinstance(dim, int) and rank and kwargs.keys() <= {"keepdim"}:
+        factors = x.unbind(moved(dim, rank)) if x.is_floating_point() else ()
+        if 1 < len(factors) <= _FEW_FACTORS:
+            product = functools.reduce(torch.mul, factors)
+            return ModelTensor(product.unsqueeze(moved(dim, rank)) if any((*rest, *kwargs.values())) else product)
     if dim is not None and not (isinstance(dim, Sequence) and not dim):
         if name == "mean" and kwargs.keys() <= {"keepdim"}:
             return wrap_all(mean(x, moved(dim, rank), *rest, **kwargs))

@@ -122,8 +122,7 @@ _LONGEST_PAUSE = 255  # steps
 
 def modes_of(array: torch.nn.Module) -> Guards:
     """Guard what decides an array's step and may change between two: train or eval, settings of layers, hooks, frozen
-    parameters, its modules, parameters and buffers, and the addresses of these, which an edit changes, or
-    `.data = ...`."""
+    parameters, its modules, parameters and buffers, and the addresses of its buffers."""
     guards = Guards()
     for _, module in modules_of(array):
         guards.item(vars(module), "training")
@@ -140,13 +139,19 @@ def modes_of(array: torch.nn.Module) -> Guards:
         value for _, module in modules_of(array) for name, value in vars(module).items() if is_state(name, value)
     ]
     kept = [tensor for value in attributes if type(value) not in _PLAIN_TYPES for tensor in tensors_in(value)]
-    for tensor in (*array.parameters(), *array.buffers(), *map(physical, kept)):
-        if tensor.layout == torch.strided:
-            guards.result(tensor.data_ptr)
+    guard_addresses(guards, (*array.buffers(), *map(physical, kept)))
     for held in global_hooks.containers:
         guards.container(held, held.copy())
     for read in (torch.get_default_dtype, torch.is_grad_enabled):
         guards.result(read)
+    return guards
+
+
+def guard_addresses(guards: Guards, tensors: Iterable[torch.Tensor]) -> Guards:
+    """Guard the memory of tensors, which `.data = ...` changes."""
+    for tensor in tensors:
+        if tensor.layout == torch.strided:
+            guards.result(tensor.data_ptr)
     return guards
 
 
