@@ -16,6 +16,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -24,7 +25,8 @@ from dnnsuite.doctor._software import TESTED_TORCH
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(_C.__file__).parent
-LIBRARIES = sorted(FOLDER.glob("libdnnsuite_*.so"))
+REPLAYS = sorted(FOLDER.glob("_replay-*.so"))
+LIBRARIES = [*sorted(FOLDER.glob("libdnnsuite_*.so")), *REPLAYS]
 _OLD_PYTHON = [] if sys.version_info >= (3, 11) else ["tomli", "exceptiongroup", "typing_extensions"]
 # What torch, the driver and the toolkit bring along is not vendored into a wheel.
 EXCLUDED = ["libtorch*.so", "libc10*.so", "libcudart.so.*", "libcupti.so.*"]
@@ -48,12 +50,20 @@ def _editable():
     return bool(direct and json.loads(direct).get("dir_info", {}).get("editable"))
 
 
+def _imported_from_elsewhere():
+    return Path(importlib.metadata.distribution("dnnsuite").locate_file("dnnsuite")) != FOLDER
+
+
 def expected_files():
-    names = {"_C.pyi", "py.typed", "libdnnsuite_memory.so", "libdnnsuite_ops.so", Path(_C.__file__).name}
-    return names | {library.name for library in LIBRARIES}
+    own = Path(_C.__file__).name
+    version = ".".join(torch.__version__.split(".")[:2])  # without its replay, steps on a CPU are not captured
+    names = {"_C.pyi", "py.typed", "libdnnsuite_memory.so", "libdnnsuite_ops.so", own}
+    return names | {own.replace("_C", f"_replay-{version}")} | {library.name for library in LIBRARIES}
 
 
-@pytest.mark.skipif(_editable(), reason="an editable installation points at the sources")
+@pytest.mark.skipif(
+    _editable() or _imported_from_elsewhere(), reason="an editable installation, or PYTHONPATH, points at the sources"
+)
 def test_the_installed_wheel_has_libraries_stub_and_marker():
     files = importlib.metadata.files("dnnsuite")
     assert expected_files() <= {file.name for file in files if file.parent.name == "dnnsuite"}
@@ -80,7 +90,8 @@ def test_no_cuda_library_is_linked(library):
     needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line]
     assert needed
     assert not [name for name in needed if name.startswith(("libcuda", "libnv", "libcupti"))]
-    assert library.name.startswith("lib") or not [name for name in needed if name.startswith(("libtorch", "libc10"))]
+    without_torch = library == Path(_C.__file__)
+    assert not (without_torch and [name for name in needed if name.startswith(("libtorch", "libc10"))])
 
 
 def test_the_stub_is_what_stubgen_makes_of_the_module(tmp_path):

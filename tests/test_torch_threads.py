@@ -3,13 +3,13 @@
 
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from dnnsuite._torch_threads import hold_to_one, let_go, threads_of_caller, torch_threads
+from waiting import wait_for
 
 
 def _fail(count: int) -> None:
@@ -72,9 +72,6 @@ def test_helpers_of_an_earlier_operator_end():
         torch.ones(1 << 20).mul(2.0)
         before = threads()
         hold_to_one(holder)
-        deadline = time.monotonic() + 10
-        while threads() > before - 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert threads() <= before - 2
+        wait_for(lambda: threads() <= before - 2)
         let_go(holder)
         assert torch.ones(1 << 20).mul(2.0).sum() == 2 << 20  # helpers are made again

@@ -85,7 +85,7 @@ def test_a_second_signal_ends_a_clean_up_that_hangs_and_the_workers(how: str) ->
         assert process.poll() is None
         process.send_signal(signal.SIGINT)
         try:
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate()
         finally:
             process.kill()
     assert process.returncode == 130
@@ -94,7 +94,11 @@ def test_a_second_signal_ends_a_clean_up_that_hangs_and_the_workers(how: str) ->
     assert_ends(worker)
 
 
-def test_a_signal_that_a_wrapper_passes_on_is_the_same_press(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_signal_that_a_wrapper_passes_on_is_the_same_press(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)  # no load lets a moment pass between the two
     cleaned = []
 
     def body() -> None:
@@ -155,12 +159,14 @@ import os, signal, time
 from dnnsuite._runs.interrupts import interruptible
 
 with interruptible():
+    told, tell = os.pipe()
     child = os.fork()
     if not child:
         signal.signal(signal.SIGINT, lambda *_: os._exit(7))
-        time.sleep(60)
+        os.write(tell, b"ready")
+        time.sleep(600)
         os._exit(0)
-    time.sleep(0.3)
+    os.read(told, 5)
     for _ in range(2):  # its signals are not this process's
         os.kill(child, signal.SIGINT)
         time.sleep(0.2)
@@ -177,12 +183,12 @@ def test_deferring_in_another_thread_holds_nothing_up() -> None:
         def hold() -> None:
             with deferred():
                 inside.set()
-                leave.wait(10)
+                leave.wait()
 
         thread = threading.Thread(target=hold)
         with interruptible():
             thread.start()
-            inside.wait(10)
+            inside.wait()
             try:
                 interrupt(signal.SIGINT)
                 reached.append(True)

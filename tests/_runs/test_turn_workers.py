@@ -19,7 +19,7 @@ LAST: Mapping[str, Any] = {"add": 0}
 def specs(folder: Path, task: str, count: int, **details: Any) -> list[WorkerSpec]:
     made = []
     for index in range(count):
-        (own := folder / f"{task}{index}").mkdir()
+        (own := folder / f"{task}{index}").mkdir(parents=True)
         made.append(WorkerSpec(f"worker_tasks:{task}", str(own), "none", {}, {**details, "index": index}, (), (HERE,)))
     return made
 
@@ -30,7 +30,7 @@ def start(workers: TurnWorkers[str], folder: Path, key: str, task: str, count: i
 
 
 def test_ways_take_turns_and_end_with_their_results(tmp_path: Path) -> None:
-    with TurnWorkers[str](60) as workers:
+    with TurnWorkers[str](280) as workers:
         start(workers, tmp_path, "pair", "counts", 2)
         start(workers, tmp_path, "one", "counts_down")
         assert workers.set_up() == ["pair", "one"]
@@ -43,7 +43,7 @@ def test_ways_take_turns_and_end_with_their_results(tmp_path: Path) -> None:
 
 
 def test_waiting_for_a_turn_uses_no_cpu(tmp_path: Path) -> None:
-    with TurnWorkers[str](60) as workers:
+    with TurnWorkers[str](280) as workers:
         start(workers, tmp_path, "waits", "counts")
         workers.set_up()
         (before,) = workers.turn("waits", {"add": 1}) or [{}]
@@ -57,7 +57,7 @@ def test_waiting_for_a_turn_uses_no_cpu(tmp_path: Path) -> None:
     ("task", "failure"), [("crashes_at_once", "unavailable"), ("fails_in_its_turn", "crash"), ("leaves", "crash")]
 )
 def test_a_way_that_fails_leaves_the_others_alone(task: str, failure: str, tmp_path: Path) -> None:
-    with TurnWorkers[str](60) as workers:
+    with TurnWorkers[str](280) as workers:
         start(workers, tmp_path, "good", "counts")
         start(workers, tmp_path, "bad", task, 2)
         workers.set_up()
@@ -69,11 +69,15 @@ def test_a_way_that_fails_leaves_the_others_alone(task: str, failure: str, tmp_p
 
 
 def test_a_turn_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    with TurnWorkers[str](5) as workers:
-        start(workers, tmp_path, "slow", "sleeps_in_its_turn")
-        assert workers.set_up() == ["slow"]
-        assert workers.turn("slow", {"add": 1}) is None
-        assert workers.end({})["slow"].verdict.failure == "timeout"
+    for timeout_s in (5, 20, 80):  # on a busy machine it is not set up after the first of them
+        with TurnWorkers[str](timeout_s) as workers:
+            start(workers, tmp_path / str(timeout_s), "slow", "sleeps_in_its_turn")
+            if workers.set_up() != ["slow"]:
+                continue
+            assert workers.turn("slow", {"add": 1}) is None
+            assert workers.end({})["slow"].verdict.failure == "timeout"
+            return
+    raise AssertionError("it was never set up")
 
 
 def test_an_error_in_the_parent_leaves_no_worker(tmp_path: Path) -> None:

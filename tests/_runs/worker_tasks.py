@@ -17,10 +17,12 @@ from dnnsuite.errors import Unavailable
 
 def fine(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     time.sleep(spec.details.get("setup_s", 0.0))
+    ready_ns = time.monotonic_ns()
     siblings.wait()
     began_ns = time.monotonic_ns()
     time.sleep(spec.details.get("seconds", 0.0))
-    return {"began_ns": began_ns, "ended_ns": time.monotonic_ns(), "place": os.environ.get("RANK")}
+    told = {"ready_ns": ready_ns, "began_ns": began_ns, "ended_ns": time.monotonic_ns()}
+    return {**told, "place": os.environ.get("RANK")}
 
 
 def slow(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import weakref
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import torch
 from dnnsuite import StepRunner
 from dnnsuite.errors import InvalidArgument
 from small_steps import batches, by_hand, loss, make
+from waiting import wait_for
 
 
 def test_an_error_in_a_step_reaches_the_caller_and_close_ends_the_threads():
@@ -74,13 +74,12 @@ def test_a_runner_that_nobody_holds_lets_its_array_and_its_threads_go(threads):
     assert len(names) == (2 if threads == 2 else 0)
     held = [weakref.ref(array), weakref.ref(next(array.parameters())), weakref.ref(runner)]
     del array, optimizer, runner, step
-    for _ in range(200):
+
+    def gone():
         gc.collect()
-        if not any(ref() is not None for ref in held) and not any(t.is_alive() for t in names):
-            break
-        time.sleep(0.05)
-    assert [ref() for ref in held] == [None] * 3
-    assert not any(t.is_alive() for t in names)
+        return not any(ref() is not None for ref in held) and not any(t.is_alive() for t in names)
+
+    wait_for(gone, every_s=0.05)
 
 
 SUPPORT = Path(__file__).parents[1] / "support"

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 import os
-import time
 
 import bench_busy
 import pytest
 from bench_busy import Told, beside, judged, table
 
 from dnnsuite._runs.neighbours import cpu_tree_s
+from waiting import wait_for
 
 TRUTH = {"1": {"hfta fp32 B=4": 2.0}, "2": {"hfta fp32 B=4": 2.8}}
 
@@ -39,8 +39,5 @@ def test_only_what_was_told_with_ok_can_be_wrong():
 def test_neighbours_are_at_work_until_they_are_not_needed(kind):
     with beside(kind):
         before_s = cpu_tree_s(os.getpid())
-        until_s = time.monotonic() + 30
-        while cpu_tree_s(os.getpid()) < before_s + 0.1 and time.monotonic() < until_s:
-            time.sleep(0.05)
-        assert cpu_tree_s(os.getpid()) >= before_s + 0.1
+        wait_for(lambda: cpu_tree_s(os.getpid()) >= before_s + 0.1)
     assert set(bench_busy.NEIGHBOURS) == {"none", "one hog", "two hogs", "bursts", "memory"}

@@ -106,6 +106,17 @@ def test_an_inconclusive_run_is_no_point_in_the_figure(axes: Axes) -> None:
     assert axes.get_title().splitlines()[0] == "1 point not drawn: inconclusive"
 
 
+def test_a_figure_without_any_speedup_says_so(axes: Axes) -> None:
+    rows = summary(("serial", "fp32", 1, 1.0, NAN, NAN), ("hfta", "fp32", 2, 1.9, NAN, NAN))
+    rows["state"], rows["runs"] = ["", "inconclusive: the machine was busy: others"], 1
+    plots.throughput(rows, axes)
+    assert [text.get_text() for text in axes.texts] == ["no speedup is known well enough to be drawn"]
+    rows["state"] = ""
+    axes.clear()
+    plots.throughput(rows, axes)
+    assert not axes.texts
+
+
 def test_modes_differ_in_colour_and_marker(axes: Axes) -> None:
     rows = [(mode, "fp32", 2, 1.0, 0.9, 1.1) for mode in ("concurrent", "mps", "mig", "hfta")]
     plots.throughput(summary(*rows), axes)

@@ -12,6 +12,7 @@ import pytest
 import forked_program
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler.sampler import Reading, Sampler, samples_table
+from waiting import wait_for
 
 
 def counting():
@@ -23,13 +24,6 @@ def counting():
         return [Reading("machine", "count", count, "1")]
 
     return read
-
-
-def wait_for(condition, seconds=20.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.001)
 
 
 def test_rows_are_in_order_and_the_last_reading_is_at_stop():

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from dnnsuite.pin import _partition, find
 from dnnsuite.pin._groups import of_run
 from dnnsuite.pin.errors import CgroupReadOnly
 from dnnsuite.suites import SUITE_FILE, Finished, _runner
+from waiting import text_of, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -357,12 +357,6 @@ def start(folder: Path, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-
-
 def run_of(process: int) -> str:
     """The name of the partition that a worker is in."""
     words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
@@ -375,15 +369,11 @@ def test_a_signal_leaves_nothing_but_what_is_whole(
 ) -> None:
     path = jobs_file(tmp_path, "toy-nap", "toy-hang")
     with start(tmp_path) as process:
-        wait_for(tmp_path / "marker")
-        name = run_of(int((tmp_path / "marker").read_text()))
+        name = run_of(int(text_of(tmp_path / "marker")))
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    deadline = time.monotonic() + 10  # the guard of one that was killed takes a moment
-    while (of_run(name) or [left for left in find() if left.name.startswith(name)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert of_run(name) == []
-    assert not [left for left in find() if left.name.startswith(name)]
+        _, said = process.communicate()
+    # The guard of one that was killed takes a moment.
+    wait_for(lambda: not of_run(name) and not [left for left in find() if left.name.startswith(name)])
     runs = [p for p in (tmp_path / "out" / "runs").iterdir() if not p.name.startswith(TEMPORARY)]
     assert [run.name for run in runs] == ["toy-nap-r0-d0"]
     assert all(read_run(run / "run.json").ok for run in runs)

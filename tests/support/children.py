@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The processes that a test has left behind."""
 
-import time
-
 import psutil
 
 import forked_workers
+from waiting import wait_for
 
 
 def children():
@@ -14,15 +13,12 @@ def children():
     return [process for process in left if not _stays(process)]
 
 
-def assert_ends(pid, within_s=20.0):
+def assert_ends(pid):
     """Wait for a process to end: one that was killed still has to run once to die.
 
     An orphan that nobody waits for stays as a zombie, which counts as ended.
     """
-    end_s = time.monotonic() + within_s
-    while (status := _status(pid)) not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
-        assert time.monotonic() < end_s, f"process {pid} is still {status} after {within_s} s"
-        time.sleep(0.02)
+    wait_for(lambda: _status(pid) in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD))
 
 
 def _status(pid):

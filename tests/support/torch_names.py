@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import gc
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -17,6 +18,7 @@ import json
 import os
 import re
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -129,17 +131,26 @@ def _private(name: str) -> bool:
     return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
 
 
-def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes, in no order: several times as quick as `ast.walk`, which asks each for its fields by name."""
-    left = [tree]
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    """All nodes, in no order: several times as quick as `ast.walk`, which asks each for its fields by name. A file is
+    walked once, and looked through four times."""
+    if isinstance(tree, ast.Module) and (known := _of_file.get(tree)) is not None:
+        return known
+    nodes, left = [], [tree]
     while left:
         node = left.pop()
-        yield node
+        nodes.append(node)
         for value in vars(node).values():
             if isinstance(value, list):
                 left += [inner for inner in value if isinstance(inner, ast.AST)]
             elif isinstance(value, ast.AST):
                 left.append(value)
+    if isinstance(tree, ast.Module):
+        _of_file[tree] = nodes[1:]  # a node has no way back to its tree, which goes with the last that holds it
+    return nodes
+
+
+_of_file: weakref.WeakKeyDictionary[ast.Module, list[ast.AST]] = weakref.WeakKeyDictionary()
 
 
 def own_names(trees: Iterable[ast.AST]) -> set[str]:
@@ -360,6 +371,7 @@ def main() -> None:
         uses[" and ".join(filter(None, pair))] = [name for key in filter(None, pair) for name in names[key].names]
     torch.set_num_threads(1)
     importlib.import_module("torch._dynamo")  # slow, and torch's checkpoint wants it: once, before the forks
+    gc.freeze()  # what was imported so far is looked through by no child's collector
 
     for use, hidden in uses.items():
         sys.stdout.flush()

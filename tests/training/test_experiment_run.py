@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dnnsuite._runs.failures import NotFinite
 from dnnsuite.errors import Error, InvalidArgument
 from dnnsuite.training import BadCheckpoint, Data, WarmupPlateau, load_model, read_metrics, run
 from tiny_training import Points, experiment, net
+from waiting import wait_for
 
 SUPPORT = Path(__file__).parent.parent / "support"
 # Steps that take a while, so that a signal falls between two of them.
@@ -45,13 +45,8 @@ def script(out, seconds, workers=0):
 
 def wait_for_line(out, line):
     """Until the log of a run has a line."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        log = out / "train.log"
-        if log.is_file() and line in log.read_text():
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"no {line!r}")
+    log = out / "train.log"
+    wait_for(lambda: log.is_file() and line in log.read_text())
 
 
 def smoothed(outputs, labels):
@@ -88,7 +83,7 @@ def test_what_a_signal_ended_goes_on_to_the_same_bits(tmp_path, whole, number, w
     try:
         wait_for_line(out, line)
         process.send_signal(number)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate()[1]
     finally:
         process.kill()
         process.wait()

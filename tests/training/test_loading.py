@@ -88,7 +88,6 @@ class Deadly(Drawn):
         return super().__getitem__(index)
 
 
-@pytest.mark.timeout(60)
 def test_a_worker_that_is_killed_is_one_sentence_and_takes_the_others_with_it():
     loader = Loader(Deadly(), workers=2)
     with pytest.raises(LostWorker, match=r"^a process that prepares batches was ended by SIGKILL; continue"):
@@ -115,7 +114,6 @@ run(experiment(epochs=100_000, workers=1), "out", quiet=True)
 """
 
 
-@pytest.mark.timeout(60)
 def test_a_run_whose_worker_is_killed_ends_at_once_with_its_last_checkpoint(tmp_path):
     support = Path(__file__).parent.parent / "support"
     path = os.pathsep.join([str(support), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -125,7 +123,6 @@ def test_a_run_whose_worker_is_killed_ends_at_once_with_its_last_checkpoint(tmp_
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=50,
         check=False,
     )
     assert ended.returncode == 1

@@ -16,6 +16,7 @@ import torch
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument
 from small_sweep import run, undisturbed
+from waiting import wait_for
 
 pytest.importorskip("optuna")
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
@@ -89,16 +90,19 @@ def test_devices_find_what_one_process_finds(tmp_path):
 
 
 def test_ctrl_c_ends_all_and_loses_nothing(tmp_path):
-    whole, out = undisturbed("hyperband"), tmp_path / "out"
+    whole = undisturbed("hyperband")
     support = Path(sys.modules["small_sweep"].__file__).parent
     environment = {**os.environ, "PYTHONPATH": f"{support}:{os.environ.get('PYTHONPATH', '')}"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(out)], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    while not list(out.glob("runs/trials-*.jsonl")) and process.poll() is None:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    for attempt in range(9):
+        out = tmp_path / f"out-{attempt}"
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(out)], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        wait_for(lambda out=out, process=process: [*out.glob("runs/trials-*.jsonl")] or process.poll() is not None)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate()
+        if process.returncode:  # or this process had no CPU while that one went through its search
+            break
     assert "Interrupted" in said, said
     assert process_ids(out) == []
     assert len(results.load(out))
@@ -116,13 +120,15 @@ def test_a_script_s_own_classes_are_the_same_on_every_device_and_when_resumed_on
 
 
 def test_an_error_names_its_device(tmp_path):
-    last = max(os.sched_getaffinity(0))
+    last, gone = max(os.sched_getaffinity(0)), tmp_path / "gone"
 
     def dies(model, x, y):
         if os.sched_getaffinity(0) == {last}:
             print("gone", file=sys.stderr, flush=True)
+            gone.touch()
             os._exit(9)
-        time.sleep(0.05)  # the other one leaves it some trials
+        while not gone.exists():  # it leaves the other one some trials
+            time.sleep(0.01)
         return torch.nn.functional.cross_entropy(model(x), y)
 
     def refuses(model, x, y):

@@ -40,7 +40,6 @@ def runs(process):
         return False
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("number", "whom"), [(signal.SIGINT, os.killpg), (signal.SIGKILL, os.kill)])
 def test_a_signal_to_all_or_to_the_parent_leaves_nobody_behind(tmp_path, number, whom):
     errors, out = tmp_path / "errors", tmp_path / "out"

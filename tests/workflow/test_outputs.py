@@ -79,6 +79,8 @@ def test_a_reader_is_told_of_a_disturbed_machine(finished: WorkflowReport) -> No
     busy = "other processes used 0.9 of 2 cores, in 12 of 40 rounds"
     table["disturbances"] = busy
     assert outputs.remarks(table) == [f"the machine was not quiet: {busy}"]
+    table["disturbances"] = "rated before its steps had settled"  # in the status of its row, and none of the machine's
+    assert outputs.remarks(table) == []
     serial = table["mode"] == "serial"
     assert "not normalised" in outputs.remarks(table[~serial])[0]
     assert outputs.remarks(None) == []

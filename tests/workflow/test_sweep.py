@@ -20,6 +20,7 @@ from dnnsuite._runs import facts
 from dnnsuite.errors import InvalidArgument, Unavailable
 from dnnsuite.workflow import WorkflowReport
 from dnnsuite.workflow.outputs import rows
+from waiting import text_of
 
 RunToy = Callable[..., WorkflowReport]
 SLOW = ["toy-slow", "--plugin", "toy_jobs", "--modes", "serial", "--repeats", "2", "--epochs", "2",
@@ -33,12 +34,7 @@ def command(out: Path, *arguments: str, **options: object) -> "subprocess.Popen[
 
 def marked(path: Path) -> int:
     """The process id of the worker that has begun a step."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if path.exists() and (text := path.read_text()):
-            return int(text)
-        time.sleep(0.02)
-    raise AssertionError("no step began")
+    return int(text_of(path))
 
 
 def test_what_a_finished_workflow_leaves(finished: WorkflowReport) -> None:
@@ -142,7 +138,7 @@ def test_a_job_whose_code_changed_is_refused_or_its_runs_say_so(toys: None, tmp_
     def run(*more: str) -> "tuple[int, str]":
         job = ["toy-mine", "--plugin", "toy_mine", "--modes", "serial", "--epochs", "2", "--iters-per-epoch", "2"]
         process = command(out, *job, *more, cwd=tmp_path)
-        return process.wait(60), process.communicate()[1]
+        return process.wait(), process.communicate()[1]
 
     out, source = tmp_path / "out", tmp_path / "toy_mine.py"
     source.write_text(JOB.replace("FACTOR", "1.0"))
@@ -224,7 +220,7 @@ def test_a_killed_worker_is_recorded_and_resume_repeats_it(toys: None, toy_run: 
     out, marker = tmp_path / "out", tmp_path / "marker"
     process = command(out, *SLOW, env={**os.environ, "TOY_MARKER": str(marker)})
     os.kill(marked(marker), signal.SIGKILL)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate()
     assert process.returncode == 1
     assert "killed (a signal from outside ended a worker)" in stderr
     assert "1 failed" in stdout
@@ -246,7 +242,7 @@ def test_interrupted_twice_then_resumed(toys: None, toy_run: RunToy, tmp_path: P
         process = command(out, *SLOW, *more, env={**os.environ, "TOY_MARKER": str(marker)})
         worker = marked(marker)
         process.send_signal(number)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate()
         assert process.returncode == status
         assert f"interrupted by {number.name}" in stderr
         assert f"dnnsuite workflow toy-slow --resume --out {out}" in stderr
@@ -274,7 +270,7 @@ def test_a_full_disk_keeps_finished_runs(toys: None, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = ["toy-noisy", "--plugin", "toy_jobs", "--modes", "serial"]
     process = command(out, *arguments, preexec_fn=small_files)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate()
     assert process.returncode == 2
     assert stdout == ""
     assert "File too large" in stderr

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from dnnsuite.errors import Unavailable
 from dnnsuite.workflow.devices import mig_instances, mig_unavailable, mps_daemon, whole_gpu
 from dnnsuite.workflow.undo import Undo, mps_environment, recover
 from nvidia_tools import Machine
+from waiting import wait_for
 
 SUPPORT = Path(__file__).parent.parent / "support"
 KILLED = """
@@ -134,10 +134,8 @@ def test_servers_that_a_killed_daemon_left_are_ended(tmp_path: Path, cache: Path
     with mps_daemon(1, machine.tools(), exclusive=False) as (client,):
         server = subprocess.Popen([program, "600"], env=client)
         worker = subprocess.Popen(["/bin/sleep", "600"], env=client)
-        until_s = time.monotonic() + 10
-        while Path(f"/proc/{server.pid}/comm").read_text() != "nvidia-cuda-mps\n" and time.monotonic() < until_s:
-            time.sleep(0.01)
-    assert server.wait(10) == -9
+        wait_for(lambda: Path(f"/proc/{server.pid}/comm").read_text() == "nvidia-cuda-mps\n")
+    assert server.wait() == -9
     assert others.poll() is None
     assert worker.poll() is None
     for process in (others, worker):

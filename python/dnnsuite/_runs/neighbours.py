@@ -134,7 +134,7 @@ def free_cores(asked: int | None = None, root: Path = Path("/"), sleep: Callable
     sleep(_LOOK_S)
     seconds = max(time.monotonic() - began_s, 1e-3)
     used = {cpu: (busy_s - before.get(cpu, 0.0)) / seconds for cpu, busy_s in watch.busy_s().items()}
-    others = max(0.0, sum(used.values()) - (time.process_time() - own_s) / seconds)
+    others = min(there, max(0.0, sum(used.values()) - (time.process_time() - own_s) / seconds))  # ticks are coarse
     free = max(1, math.floor(there - others + _TAKEN))
     wanted = min(free, asked or there)
     if free >= there:

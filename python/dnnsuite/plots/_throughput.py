@@ -53,6 +53,8 @@ def throughput(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     # A wide interval (two runs that disagree) must not flatten the curves.
     ax.set_ylim(0, min(ax.get_ylim()[1], HEADROOM * measured["normalized"].max()))
     over_models(ax, _NORMALISED)
+    if len(measured) < len(normalised) and (measured["mode"] == "serial").all():
+        ax.text(0.5, 0.5, "no speedup is known well enough to be drawn", transform=ax.transAxes, ha="center")
     if title := _title(summary, measured, len(normalised) - len(measured)):
         ax.set_title(title, fontsize="small")
     return ax

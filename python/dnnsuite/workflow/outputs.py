@@ -122,7 +122,7 @@ def _about_machine(table: pd.DataFrame) -> list[str]:
         note
         for notes in whole["disturbances"]
         for note in notes.split(results.SEPARATOR)
-        if note and not note.startswith(("on ", "rough", "inconclusive"))
+        if note and not note.startswith(("on ", "rough", "inconclusive", UNSETTLED))
     )
     return [f"the machine was not quiet: {note}" for note in list(told)[:1]]
 

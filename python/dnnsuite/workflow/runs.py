@@ -366,6 +366,8 @@ def baseline_of(points: Collection[Point]) -> Point | None:
 def _said(run: RunRecord) -> str:
     if not run.ok:
         return f"{run.verdict.failure}: {run.verdict.message}"
+    if run.window.get("verdict") == "inconclusive":  # no number is told beside it
+        return "; ".join(sorted(run.disturbances, key=lambda note: not note.startswith("inconclusive")))
     told = next((m for m in run.metrics if m.name == "speedup"), None)
     times = f", {ratio(told.value, told.low, told.high)} times serial" if told else ""
     noted = f"  ({'; '.join(run.disturbances)})" if run.disturbances else ""

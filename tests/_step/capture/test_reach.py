@@ -162,3 +162,30 @@ def test_settings_of_torchs_backends_may_be_none_or_a_table():
         return x if torch.backends.opt_einsum.strategy is None else torch.backends.cuda._BlasBackends
 
     assert values(loss) == []
+
+
+def test_settings_are_asked_for_each_name_once_however_many_functions_name_torch(monkeypatch):
+    asked = []
+
+    class Settings(types.ModuleType):
+        def __getattr__(self, name):
+            asked.append(name)
+            if name == "mine":
+                return 3.0
+            raise AttributeError(name)
+
+    monkeypatch.setattr(torch.backends, "settings", Settings("torch.backends.settings"), raising=False)
+
+    def named(number):
+        space = {"torch": torch, "__name__": __name__}
+        code = f"def function{number}(x):\n    return torch.relu(x) + torch.backends.settings.mine + x.n{number}"
+        exec(compile(code, __file__, "exec"), space)
+        return space[f"function{number}"]
+
+    functions = [named(number) for number in range(5)]
+
+    def loss(x):
+        return sum(function(x) for function in functions)
+
+    values(loss)
+    assert [asked.count(f"n{number}") for number in range(5)] == [1] * 5

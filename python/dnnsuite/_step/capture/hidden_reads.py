@@ -87,11 +87,15 @@ class HiddenReads(TorchFunctionMode):
             gc.collect()  # circles of objects that nobody holds
         self._trace.open = False  # after an error its frames hold what they will
         numbers = self._trace.held() if kind is None else []
-        for number in numbers:
-            self._trace.refuse(number)
         if numbers:
-            with thawed():
-                _put_values(numbers)
+            for number in numbers:
+                self._trace.refuse(number)
+            del number
+            _put_values(numbers)
+            numbers.clear()
+            if self._trace.held() and gc.get_freeze_count():  # what is frozen may be most of a process
+                with thawed():
+                    _put_values(self._trace.held())
 
     def _handed_over(self, value: Any) -> Any:
         """Return a number in the place of a stand-in that tells the recorder of it."""

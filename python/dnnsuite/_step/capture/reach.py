@@ -70,6 +70,9 @@ class Reach:
         self._read: set[Any] = set()
         self._modules: dict[int, types.ModuleType] = {}  # of the user's that were looked into
         self._looked_into: set[int] = set()  # modules that are being looked into
+        # Modules are looked into again for each function that names them, mostly for names that were looked up before.
+        self._asked: dict[int, set[str]] = {}  # names by holder of settings
+        self._noted: set[tuple[int, str]] = set()  # names in modules of packages
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -132,7 +135,10 @@ class Reach:
 
     def _settings(self, holder: Any, where: str) -> None:
         """Read the settings in torch's backends that code names: they are no items of a module's dictionary."""
-        for name in sorted(self.names - getattr(holder, "__dict__", {}).keys()):  # of None and dicts, too
+        asked = self._asked.setdefault(id(holder), set())
+        new = self.names - asked - getattr(holder, "__dict__", {}).keys()  # of None and dicts, too
+        asked |= new
+        for name in sorted(new):
             if isinstance(getattr(holder, name, None), _VALUES):
                 self._add(of_attribute(self._scope, holder, f"{where}.{name}", name), id(holder), name)
 
@@ -258,11 +264,16 @@ class Reach:
         """Note what code finds under a name in a module of an installed package, which a user may replace: a function
         of the user's is followed, a number is read like others."""
         value = vars(module)[name]
+        if not isinstance(value, _VALUES) and not callable(value):
+            if module.__name__.startswith(torch.backends.__name__):
+                self._settings(value, f"{module.__name__}.{name}")
+            return
+        if (id(module), name) in self._noted:
+            return
+        self._noted.add((id(module), name))
         if isinstance(value, _VALUES):
             self._add(of_name(self._scope, vars(module), f"{module.__name__}.{name}", name), id(vars(module)), name)
-        elif module.__name__.startswith(torch.backends.__name__) and not callable(value):
-            self._settings(value, f"{module.__name__}.{name}")
-        elif callable(value):
+        else:
             self.bindings.add_installed(module, name)
             if value in SETTINGS:
                 self._add(of_result(self._scope, value, name), id(value))
