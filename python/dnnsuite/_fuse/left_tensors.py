@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .._state import STANDS_FOR, Watch, dictionary_of, slots_of
+from .._state import STANDS_FOR, Watch, dictionary_of, hides_state, slots_of
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import same
@@ -171,7 +171,7 @@ def joined_inside(parts: Sequence[Any]) -> Any:
     if type(first) is dict and all(list(part) == list(first) for part in parts):
         return {key: joined_inside([part[key] for part in parts]) for key in first}
     held = [attributes_inside(part) for part in parts]
-    if isinstance(first, (dict, set)) or not held[0] or any(own.keys() != held[0].keys() for own in held):
+    if hides_state(type(first)) or not held[0] or any(own.keys() != held[0].keys() for own in held):
         raise NotJoined
     made = copy.copy(first)
     for name in held[0]:

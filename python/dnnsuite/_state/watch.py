@@ -8,6 +8,8 @@ an equal one is no change, a tensor that was written is one, and 1 is not 1.0.
 from __future__ import annotations
 
 import functools
+import io
+import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -52,6 +54,10 @@ class _Content(Walk):
     def of_class(self, *arguments: Any, **named: Any) -> None:
         """Look at none of the values of a class, which copies have in common."""
 
+    def stop(self, value: Any, what: str) -> Any:
+        """Compare what the walk does not look into, a table of pandas for instance, by what pickle would write."""
+        return type(value), self.watch_by(functools.partial(_pickled, value))
+
 
 class _Written:
     """A tensor: equal to itself until it is written, and to another of the same values that was not written either."""
@@ -89,6 +95,17 @@ def _version(tensor: torch.Tensor) -> tuple[int, int, int]:
     value = _value_of(tensor)
     address = value.data_ptr() if value.layout == torch.strided else 0
     return id(value), address, 0 if value.is_inference() else value._version
+
+
+def _pickled(value: Any) -> Any:
+    """Tell the content of an object of C code; what does not say it counts as changed, unless a copy is the same."""
+    if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+        return id(value)
+    with suppress(Exception):
+        return hash(pickle.dumps(value, 4))
+    with suppress(Exception):
+        return value.__reduce_ex__(4) if isinstance(value.__reduce_ex__(4), str) else object()
+    return object()
 
 
 def _place(iterator: Any) -> Any:

@@ -312,6 +312,8 @@ class StepRunner(NotCopied):
         timed = self._widths.follow(None if ragged else batch, parted)
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)
+        if self._python.differing:  # all that reads the array finds what the last step has left
+            self._follow()
         self._redeal(1 if ragged else self.width, timed, ragged)
         step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
         try:
