@@ -30,6 +30,7 @@ from .left_tensors import (
     unlike,
     value_of_model,
 )
+from .rebound import refuse_held_in
 from .slices import tree as modules_of
 
 _MISSING = object()
@@ -188,6 +189,8 @@ def take_from_models(array: torch.nn.Module) -> bool:
     Returns True if models have attributes or tensors of their own, which a call may have changed.
     """
     root = array.__dict__.get("_root")
+    if root is not None:
+        refuse_held_in(root)
     own = root is not None and any(True for module in root.modules() for _ in left_in(module))
     give_settings(array)
     apart = []
@@ -210,6 +213,17 @@ def take_from_models(array: torch.nn.Module) -> bool:
             if any(id(one) in inside for one in apart):
                 plain.outdate()  # it takes over what is the part's from now on
     return own
+
+
+def show_left(array: torch.nn.Module) -> None:
+    """Let those who read an array find what code of models that ran one by one has left in containers and objects:
+    what all have left alike, and nothing where they differ."""
+    plain = [one for module in modules_of(array) for one in plain_models_of(module) if one.has_run]
+    differing = [found for one in plain for found in one.show()]
+    if differing:
+        take_from_models(array)
+    for part, names in differing:
+        part.hide(names & names_of_own(part.module))
 
 
 def give_settings(array: torch.nn.Module) -> None:
