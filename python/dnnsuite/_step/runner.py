@@ -487,9 +487,9 @@ class StepRunner(NotCopied):
         parts = self._updates.table, self._deal, self._python
         self._guards = every if all(part.join(every) for part in parts) else None
 
-    def _set_up_anew(self, by_models: bool) -> None:
-        """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:
-        record none."""
+    def _set_up_anew(self, by_models: bool, value: str = "") -> None:
+        """Divide the array again; where the models' own code, or another `value` of a user's, asks for it in each step,
+        no recording would ever serve: record none."""
         self.synchronize()
         self._known.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
@@ -498,7 +498,8 @@ class StepRunner(NotCopied):
         if self._set_ups < _RESTLESS or self._stale:
             self._set_up(self._array, self._optimizers, self._widths)
         else:
-            self._discard("each step leaves another Python value in the models than plain numbers and strings")
+            what = f"{value} is another one in each step" if value else "each step leaves another Python value in them"
+            self._discard(f"the models are divided anew before each step: {what}, and no plain number or string")
         self._updates.changed()  # has not looked at the hooks yet
 
     def _follow_python(self) -> None:
@@ -506,8 +507,8 @@ class StepRunner(NotCopied):
         self.synchronize()
         try:
             changed = self._python.carry_over()
-        except NotPlain:
-            self._set_up_anew(by_models=True)
+        except NotPlain as error:
+            self._set_up_anew(by_models=True, value=str(error))
         else:
             self._set_ups = 0
             self._deal.python_changed(*changed)
