@@ -58,25 +58,25 @@ class Divergence:
         pairs = [(one, part) for part in self._parts for one in _models_at(part, path)]
         return [one for one, _ in pairs], [part._root.get_submodule(path) for _, part in pairs]  # type: ignore
 
-    def found(self) -> bool:
+    def found(self) -> str:
         """Give the models of the array what their code has left in those of its parts.
 
-        Returns True if parts of the array have to be made anew.
+        Returns the name of an attribute for which parts of the array have to be made anew; an empty one for none.
         """
-        anew = False
+        anew = ""
         for path, module in list(self._modules()):
             watched = self._watched.get(path)
             left = set[str]().union(*watched.changed(*self._models(path))) if watched is not None else set[str]()
             known = names_of_own(module)
             names = self._numbers(path, module) - known
             joined, changed = self._join(path, module, left) if left else (set(), False)
-            left, anew = left - joined, anew or changed
+            left, anew = left - joined, anew or (min(joined) if changed else "")
             read = module._fused_own is not None and bool(module._fused_report.reason)
             if names or left or read:  # read: code of a part has read what models have of their own
                 _set_apart(module, self._each(path), names | left | known)
-                anew = True
-        layers = [self._join_layer(*layer) for layer in self._layers()]
-        return anew or any(layers)
+                anew = min(names | left | known)
+        layers = [min(layer[2]) for layer in self._layers() if self._join_layer(*layer)]
+        return next(filter(None, (anew, *layers)), "")
 
     def _layers(self) -> Iterator[tuple[str, Any, set[str]]]:
         """Yield the layers by name, with the names of their attributes that are a user's, and not torch's."""

@@ -474,7 +474,7 @@ class StepRunner(NotCopied):
         self._guards, self._steady = None, False
         known = self._modes.hold() and self._code.hold() and not self._updates.changed()
         if not known or self._python.differing or self._python.outdated(self._known):
-            self._set_up_anew(by_models=known and self._python.differing)
+            self._set_up_anew(by_models=known and bool(self._python.differing), value=self._python.differing)
             return
         self._deal.look()
         if self._python.changed():
@@ -498,8 +498,8 @@ class StepRunner(NotCopied):
         if self._set_ups < _RESTLESS or self._stale:
             self._set_up(self._array, self._optimizers, self._widths)
         else:
-            what = f"{value} is another one in each step" if value else "each step leaves another Python value in them"
-            self._discard(f"the models are divided anew before each step: {what}, and no plain number or string")
+            what = value or "an object in their attributes"
+            self._discard(f"the models are divided anew before each step, because {what} is another one in each step")
         self._updates.changed()  # has not looked at the hooks yet
 
     def _follow_python(self) -> None:
