@@ -263,12 +263,14 @@ def test_edits_by_hand(kind, edits):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_by_hand_between_those_of_a_runner(kind):
+@pytest.mark.parametrize("width", [None, 2])
+def test_steps_by_hand_between_those_of_a_runner(kind, width):
     sides = Sides(kind)
     sides.by_hand()
-    with sides.runner(threads=1) as runner:
+    with sides.runner(threads=1, width=width) as runner:
         for _ in range(3):
             sides.steps(runner, 2)
+            sides.by_hand()
             sides.by_hand()
     sides.by_hand()
 

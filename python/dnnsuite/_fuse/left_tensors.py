@@ -216,7 +216,8 @@ class WatchedModels:
     def changed(self, modules: Sequence[torch.nn.Module], like: Sequence[torch.nn.Module]) -> list[set[str]]:
         """Name what the code of each model has changed since the last call; models that were made since then began
         with what their `like` have."""
-        found = [set(watch.changed(vars(one))) for watch, one in zip(self._watches, self._modules, strict=True)]
+        pairs = zip(self._watches, self._modules, strict=True)
+        found = [{*watch.changed(vars(one)), *watch.unsaid()} for watch, one in pairs]
         if len(modules) == len(self._modules) and all(map(is_, modules, self._modules)):
             return found
         self._look(modules)
