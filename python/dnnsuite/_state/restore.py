@@ -274,7 +274,9 @@ def _by_its_class(value: Any) -> Iterable[Kept] | None:
         before = copy.deepcopy(value.__reduce_ex__(4)[2])
     except Exception:  # whatever keeps it from being pickled or copied
         return None
-    return [Kept(lambda: pickled(value) or object(), lambda content: value.__setstate__(copy.deepcopy(before)), _nothing)]
+    return [
+        Kept(lambda: pickled(value) or object(), lambda content: value.__setstate__(copy.deepcopy(before)), _nothing)
+    ]
 
 
 def _function(value: Any) -> Iterable[Kept]:

@@ -217,7 +217,9 @@ class Part:
         """Give the module what all models' code has left alike in containers and objects, for those who read it there;
         return the names of those in which the models differ."""
         held, differing = vars(self.module), set[str]()
-        for name in [n for n, value in held.items() if not isinstance(value, StandIn) and may_change_in_place(n, value)]:
+        for name in [
+            n for n, value in held.items() if not isinstance(value, StandIn) and may_change_in_place(n, value)
+        ]:
             if not self._apart or self.watch.known.get(name, self) is not held[name] or not self._has_own(name):
                 continue
             values = [vars(owner).get(name, self) for owner in self.owners]
