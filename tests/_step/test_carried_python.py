@@ -74,6 +74,6 @@ def test_other_shards_are_carried_to_after_a_deal(array):
 
 def test_nothing_is_carried_over_to_models_that_differ(array):
     python = CarriedPython(array, shards_of(array, 4))
-    python.differing = True
+    python.differing = "counter"
     with pytest.raises(NotPlain):
         python.carry_over()

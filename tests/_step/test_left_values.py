@@ -3,9 +3,11 @@
 
 import collections
 import copy
+import io
 import random
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -107,7 +109,41 @@ class Drawn(Base):
         return self.error(x.roll(self.choice.randrange(4), 1) * self.noise.random(), y)
 
 
-KINDS = [Counted, Listed, Queued, Cached, Metered, Drawn]
+class Stored(Base):
+    """Counts that C code keeps: an array of NumPy, a series of pandas and a file in memory, all changed in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.array, self.series, self.file = np.zeros(2), pd.Series([0.0]), io.BytesIO()
+
+    def forward(self, x, y):
+        self.array += 1
+        self.series[0] += 1
+        self.file.write(b".")
+        count = self.array[0] + self.series[0] + len(self.file.getvalue())
+        return self.error(x, y) * (1 + 0.1 * float(count))
+
+
+class Log(list):
+    """List with an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.name = "losses"
+
+
+class Logged(Base):
+    def __init__(self):
+        super().__init__()
+        self.log = Log()
+
+    def forward(self, x, y):
+        loss = self.error(x, y)
+        self.log.append(loss.detach())
+        return loss * (1 + 0.1 * len(self.log)) + sum(self.log)
+
+
+KINDS = [Counted, Listed, Queued, Cached, Metered, Drawn, Stored, Logged]
 
 
 def made(kind, seed):
@@ -151,6 +187,12 @@ class Sides:
             x, y = self.batch(samples)
             torch.testing.assert_close(runner.step(x, y).losses(), self.expected(x, y))
 
+    def own_sizes(self, runner, count):
+        """Take steps in which each model has a number of samples of its own."""
+        for _ in range(count):
+            parts = [[part[:n] for n, part in enumerate(whole, 2)] for whole in self.batch(2 + len(self.models))]
+            torch.testing.assert_close(runner.step(*parts).losses(), self.expected(*parts))
+
     def runner(self, **options):
         return dnnsuite.StepRunner(self.array, self.optimizer, lambda array, x, y: array(x, y), **options)
 
@@ -186,6 +228,17 @@ def test_shards_made_again_go_on(kind, threads, width):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("threads", "width", "capture"), [(1, None, True), (1, 1, False), (2, 2, True)])
+def test_models_with_numbers_of_samples_of_their_own(kind, threads, width, capture):
+    sides = Sides(kind)
+    with sides.runner(threads=threads, width=width, capture=capture) as runner:
+        sides.own_sizes(runner, 3)
+        sides.steps(runner, 3)
+        sides.own_sizes(runner, 2)
+        sides.steps(runner, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("edits", ["replace clone drop", "append append"])
 def test_edits_between_steps(kind, edits):
     sides = Sides(kind)
@@ -210,12 +263,14 @@ def test_edits_by_hand(kind, edits):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_by_hand_between_those_of_a_runner(kind):
+@pytest.mark.parametrize("width", [None, 2])
+def test_steps_by_hand_between_those_of_a_runner(kind, width):
     sides = Sides(kind)
     sides.by_hand()
-    with sides.runner(threads=1) as runner:
+    with sides.runner(threads=1, width=width) as runner:
         for _ in range(3):
             sides.steps(runner, 2)
+            sides.by_hand()
             sides.by_hand()
     sides.by_hand()
 

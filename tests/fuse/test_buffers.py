@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Buffers that a model's own code changes, writes anew, or makes late: they are the array's as they are the model's."""
 
+import copy
+
 import pytest
 import torch
 
@@ -173,3 +175,37 @@ def test_a_buffer_that_a_forward_resizes_is_refused_until_it_has_its_size(start)
     for _ in range(2):
         output = array(x)
         torch.testing.assert_close(output, torch.stack([m(one) for m, one in zip(models, x, strict=True)]))
+
+
+class SharesStatistics(torch.nn.Module):
+    """Two layers of batch norm with one mean and one variance."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.BatchNorm1d(4), torch.nn.BatchNorm1d(4)
+        self.second.running_mean, self.second.running_var = self.first.running_mean, self.first.running_var
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_a_buffer_of_two_layers_is_one_buffer_of_the_array():
+    models = make_models(SharesStatistics, 3)
+    array = dnnsuite.fuse(models)
+    x = torch.randn(3, 6, 4)
+
+    def check(array, models):
+        for _ in range(2):
+            torch.testing.assert_close(array(x), torch.stack([one(own) for one, own in zip(models, x, strict=True)]))
+        for name, buffer in array.named_buffers(remove_duplicate=False):
+            if name.startswith(("first", "second")):
+                torch.testing.assert_close(buffer, torch.stack([model.get_buffer(name) for model in models]))
+        assert array.second.running_var is array.first.running_var
+
+    check(array, models)
+    check(copy.deepcopy(array), copy.deepcopy(models))
+    array.replace(1, make_models(SharesStatistics, 1)[0])
+    models[1] = make_models(SharesStatistics, 1)[0]
+    check(array, models)
+    single = dnnsuite.unfuse(array)[0]
+    assert single.second.running_var is single.first.running_var

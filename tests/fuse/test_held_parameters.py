@@ -299,3 +299,41 @@ def test_lists_of_parameters_that_models_share():
             weight.mul_(factor)
         assert_near(array(x), torch.stack([one(own) for one, own in zip(models, x, strict=True)]))
     assert all(one.held[0] is one.frozen.weight for one in dnnsuite.unfuse(array))
+
+
+class Penalized(torch.nn.Module):
+    def __init__(self, held=()):
+        super().__init__()
+        self.layer, self.other = torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)
+        self.held = [getattr(self, name).weight for name in held]
+
+    def forward(self, x):
+        return self.layer(x) + self.other(x) + sum(weight.square().sum() for weight in self.held)
+
+
+@pytest.mark.parametrize("runner", [None, {"threads": 1}, {"threads": 2, "width": 1}])
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_is_appended_after_fuse_is_each_models_or_refused(nested, runner):
+    def made(held):
+        return [torch.nn.Sequential(Penalized(held)) if nested else Penalized(held) for _ in range(3)]
+
+    x = torch.randn(3, 5, 4)
+    for held in (("layer",), ()):
+        models = made(held)
+        array = dnnsuite.fuse(models)
+        optimizer = dnnsuite.optim.SGD(array.parameters(), lr=0.0)
+        kept = dnnsuite.StepRunner(array, optimizer, lambda array, x: array(x).flatten(1).mean(1), **(runner or {}))
+        step = (lambda x, kept=kept: kept.step(x).losses()) if runner else lambda x, array=array: array(x).mean((1, 2))
+        with kept:
+            for _ in range(4):
+                step(x)
+            for part in (array, *models):
+                inner = part.get_submodule("0") if nested else part
+                inner.held.append(inner.other.weight)
+            for _ in range(4):
+                if held:
+                    expected = torch.stack([model(own).mean() for model, own in zip(models, x, strict=True)])
+                    torch.testing.assert_close(step(x), expected.detach())
+                else:
+                    with pytest.raises(InvalidArgument, match="held would hold tensors of all models"):
+                        step(x)

@@ -23,12 +23,13 @@ from .code.fused_attributes import bare_class
 from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
-from .diverged import take_from_models
+from .diverged import show_left, take_from_models
 from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE, refuse_other_forwards, torchs_classes
 from .loop_choice import LoopChoice
 from .module_copies import copied
 from .module_walk import modules_below, tensors_below
+from .rebound import refuse_held_in
 from .single_model import model_of, parts_of
 from .slices import narrow
 from .unfused import ASKED
@@ -51,6 +52,7 @@ def _gather(root: torch.nn.Module) -> None:
 
 #: Arrays that have been trained by hand; what they hold is no state of theirs, which copies would share.
 _pooled: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+_read: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # of which attributes were read since the last call
 
 
 class Array(SharedState, torch.nn.Module):
@@ -88,6 +90,9 @@ class Array(SharedState, torch.nn.Module):
         if torch.compiler.is_compiling():
             return self._at_once(*args, **kwargs)
         under_way.finish_to_compute(self)
+        if self in _read:  # a tensor may have been put into what was read
+            refuse_held_in(self._root)
+            _read.discard(self)
         refuse_other_forwards(self._looked_up[2])
         self._hold_pool()
         here.forwards += 1
@@ -149,6 +154,11 @@ class Array(SharedState, torch.nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         done = under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
+        _read.add(self)
+        choice = self.__dict__.get("_fused_choice")
+        if choice is not None and choice.shown != choice.runs:
+            choice.shown = choice.runs
+            show_left(self)
         try:
             found = super().__getattr__(name)
         except AttributeError:

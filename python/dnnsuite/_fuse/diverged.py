@@ -30,6 +30,7 @@ from .left_tensors import (
     unlike,
     value_of_model,
 )
+from .rebound import refuse_held_in
 from .slices import tree as modules_of
 
 _MISSING = object()
@@ -57,25 +58,25 @@ class Divergence:
         pairs = [(one, part) for part in self._parts for one in _models_at(part, path)]
         return [one for one, _ in pairs], [part._root.get_submodule(path) for _, part in pairs]  # type: ignore
 
-    def found(self) -> bool:
+    def found(self) -> str:
         """Give the models of the array what their code has left in those of its parts.
 
-        Returns True if parts of the array have to be made anew.
+        Returns the name of an attribute for which parts of the array have to be made anew; an empty one for none.
         """
-        anew = False
+        anew = ""
         for path, module in list(self._modules()):
             watched = self._watched.get(path)
             left = set[str]().union(*watched.changed(*self._models(path))) if watched is not None else set[str]()
             known = names_of_own(module)
             names = self._numbers(path, module) - known
             joined, changed = self._join(path, module, left) if left else (set(), False)
-            left, anew = left - joined, anew or changed
+            left, anew = left - joined, anew or (min(joined) if changed else "")
             read = module._fused_own is not None and bool(module._fused_report.reason)
             if names or left or read:  # read: code of a part has read what models have of their own
                 _set_apart(module, self._each(path), names | left | known)
-                anew = True
-        layers = [self._join_layer(*layer) for layer in self._layers()]
-        return anew or any(layers)
+                anew = min(names | left | known)
+        layers = [min(layer[2]) for layer in self._layers() if self._join_layer(*layer)]
+        return next(filter(None, (anew, *layers)), "")
 
     def _layers(self) -> Iterator[tuple[str, Any, set[str]]]:
         """Yield the layers by name, with the names of their attributes that are a user's, and not torch's."""
@@ -188,6 +189,8 @@ def take_from_models(array: torch.nn.Module) -> bool:
     Returns True if models have attributes or tensors of their own, which a call may have changed.
     """
     root = array.__dict__.get("_root")
+    if root is not None:
+        refuse_held_in(root)
     own = root is not None and any(True for module in root.modules() for _ in left_in(module))
     give_settings(array)
     apart = []
@@ -210,6 +213,17 @@ def take_from_models(array: torch.nn.Module) -> bool:
             if any(id(one) in inside for one in apart):
                 plain.outdate()  # it takes over what is the part's from now on
     return own
+
+
+def show_left(array: torch.nn.Module) -> None:
+    """Let those who read an array find what code of models that ran one by one has left in containers and objects:
+    what all have left alike, and nothing where they differ."""
+    plain = [one for module in modules_of(array) for one in plain_models_of(module) if one.has_run]
+    differing = [found for one in plain for found in one.show()]
+    if differing:
+        take_from_models(array)
+    for part, names in differing:
+        part.hide(names & names_of_own(part.module))
 
 
 def give_settings(array: torch.nn.Module) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from .._state import STANDS_FOR, Watch, dictionary_of, slots_of
+from .._state import STANDS_FOR, Watch, dictionary_of, hides_state, slots_of
 from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import same
@@ -171,7 +171,8 @@ def joined_inside(parts: Sequence[Any]) -> Any:
     if type(first) is dict and all(list(part) == list(first) for part in parts):
         return {key: joined_inside([part[key] for part in parts]) for key in first}
     held = [attributes_inside(part) for part in parts]
-    if isinstance(first, (dict, set)) or not held[0] or any(own.keys() != held[0].keys() for own in held):
+    kind: type = type(first)
+    if hides_state(kind) or not held[0] or any(own.keys() != held[0].keys() for own in held):
         raise NotJoined
     made = copy.copy(first)
     for name in held[0]:
@@ -216,7 +217,8 @@ class WatchedModels:
     def changed(self, modules: Sequence[torch.nn.Module], like: Sequence[torch.nn.Module]) -> list[set[str]]:
         """Name what the code of each model has changed since the last call; models that were made since then began
         with what their `like` have."""
-        found = [set(watch.changed(vars(one))) for watch, one in zip(self._watches, self._modules, strict=True)]
+        pairs = zip(self._watches, self._modules, strict=True)
+        found = [{*watch.changed(vars(one)), *watch.unsaid()} for watch, one in pairs]
         if len(modules) == len(self._modules) and all(map(is_, modules, self._modules)):
             return found
         self._look(modules)

@@ -42,6 +42,7 @@ class LoopChoice:
         self.forced: str | None = None
         self.in_step = False  # of a runner
         self.runs = 0  # calls of the array by hand
+        self.shown = 0  # of these, those whose traces in Python the array shows
         self.looping = False  # the last call was forced into a loop, and was one
         self.why = ""  # the models run one by one; empty: they do not
         self.report = root._fused_report if is_fused(root) else ModuleCoverage()

@@ -7,8 +7,8 @@ also has a dozen dictionaries, most of them empty, which `copy.deepcopy` takes e
 
 Some kinds of values `copy.deepcopy` refuses, or copies so that the copy uses the original: locks, references that keep
 nothing alive, methods of C, and functions that hold a module, as `old = m.forward; m.forward = lambda x: 2 * old(x)`
-makes them. A copy has its own of these. Open files, modules of Python and the like stay the same objects: a loop over
-the models has no others either.
+makes them. A copy has its own of these. Open files, but for those in memory, modules of Python and the like stay the
+same objects: a loop over the models has no others either.
 """
 
 from __future__ import annotations
@@ -266,6 +266,7 @@ class _Copy:
 
 
 _WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
+    ((io.BytesIO, io.StringIO), _Copy._object),
     (_KEPT, lambda copy, value: value),
     (torch.Tensor, _Copy._tensor),
     (types.FunctionType, _Copy._function),

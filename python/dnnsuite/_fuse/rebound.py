@@ -17,7 +17,7 @@ from .._state import dictionary_of
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule, made_of_others
 from ..nn.sharing import SharedState
-from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .code.late_draws import names_in_code
 from .comparison import PROXIES, referred
 from .hooks import FORWARD_HOOKS
@@ -102,6 +102,19 @@ def refuse_held_by(module: torch.nn.Module, name: str, value: Any) -> None:
             f"{name} would hold tensors of all models where code of one reads it: read them from their modules, or set "
             "it in the models and fuse them again"
         )
+
+
+def refuse_held_in(module: torch.nn.Module) -> None:
+    """Refuse parameters or buffers that were put into a list or an object that code of all models reads, in `module`
+    and its parts. Models that run one by one have their own there."""
+    if is_fused(module):
+        if module.__dict__["_fused_report"].reason:
+            return
+        for name, value in list(vars(module).items()):
+            if type(value) not in PLAIN_VALUES and name not in NO_ATTRIBUTES and not name.startswith("_fused_"):
+                refuse_held_by(module, name, value)
+    for part in module.children():
+        refuse_held_in(part)
 
 
 def _memory_of(tensor: torch.Tensor) -> Any:

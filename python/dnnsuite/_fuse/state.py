@@ -49,29 +49,33 @@ def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
 
 
 def tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
-    """Make parameters of `target` one tensor where they are one in the models.
+    """Make parameters and buffers of `target` one tensor where they are one in the models.
 
     Raises:
-        InvalidArgument: if the models tie different parameters.
+        InvalidArgument: if the models tie different parameters or buffers.
     """
     groups = [_tied(model) for model in models]
-    buffers = [_tied(model, "named_buffers") for model in models]
-    for index, group in enumerate(zip(groups, buffers, strict=True)):
-        if group != (groups[0], buffers[0]):
+    for index, group in enumerate(groups):
+        if group != groups[0]:
             raise InvalidArgument(f"models 0 and {index} differ: they share other parameters or buffers between layers")
-    for names in groups[0]:
-        owner = _holder(target, names[0])
-        for name in names[1:]:
-            place, leaf = _holder(target, name)
-            place._parameters[leaf] = owner[0]._parameters[owner[1]]
+    for kind, each in groups[0].items():
+        for first, *names in each:
+            owner, name = _holder(target, first)
+            tensor = getattr(owner, kind).get(name)
+            for place, leaf in (_holder(target, one) for one in names if tensor is not None):
+                if leaf in getattr(place, kind):
+                    getattr(place, kind)[leaf] = tensor
 
 
-def _tied(model: torch.nn.Module, kind: str = "named_parameters") -> list[list[str]]:
-    """List the names of each parameter or buffer that has more than one."""
-    names: dict[int, list[str]] = {}
-    for name, parameter in getattr(model, kind)(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    return [group for group in names.values() if len(group) > 1]
+def _tied(model: torch.nn.Module) -> dict[str, list[list[str]]]:
+    """List the names of each parameter or buffer that has more than one, by the dictionary that holds it."""
+    found = {}
+    for kind in ("parameters", "buffers"):
+        names: dict[int, list[str]] = {}
+        for name, tensor in getattr(model, f"named_{kind}")(remove_duplicate=False):
+            names.setdefault(id(tensor), []).append(name)
+        found[f"_{kind}"] = [group for group in names.values() if len(group) > 1]
+    return found
 
 
 def _holder(root: torch.nn.Module, name: str) -> tuple[torch.nn.Module, str]:

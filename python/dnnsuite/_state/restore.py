@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import copy
 import ctypes
 import functools
 import random
@@ -17,6 +18,7 @@ import torch
 
 from .kinds import is_at_rest, is_opaque, stands_by_identity
 from .walk import PLAIN, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
+from .watch import pickled
 
 _MANY = 20_000  # objects that are looked into
 _PLAIN_TYPES = frozenset(PLAIN)
@@ -102,6 +104,8 @@ class Contents:
         if self._is_left_alone(value):
             return ()
         found = next((_SAVERS[base](value) for base in kind.__mro__ if base in _SAVERS), None)
+        if found is None and hides_state(kind) and not stands_by_identity(kind):
+            found = _by_its_class(value)
         if found is None and self._strict and hides_state(kind) and not stands_by_identity(kind):
             raise Unknown(f"a {kind.__name__}, which cannot be set back", "the values that the code can reach")
         return [*(found or ()), *_attributes(value)]
@@ -260,6 +264,19 @@ def _variable(value: contextvars.ContextVar[Any]) -> Iterable[Kept]:
             value.set(content)
 
     yield keep_reference(lambda: value.get(_EMPTY), write)
+
+
+def _by_its_class(value: Any) -> Iterable[Kept] | None:
+    """Keep an object of C code, a table of pandas for instance, as its class lets pickle do it; None if it does not."""
+    if not hasattr(type(value), "__setstate__") or hasattr(type(value), "__next__"):
+        return None
+    try:
+        before = copy.deepcopy(value.__reduce_ex__(4)[2])
+    except Exception:  # whatever keeps it from being pickled or copied
+        return None
+    return [
+        Kept(lambda: pickled(value) or object(), lambda content: value.__setstate__(copy.deepcopy(before)), _nothing)
+    ]
 
 
 def _function(value: Any) -> Iterable[Kept]:

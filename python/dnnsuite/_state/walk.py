@@ -404,6 +404,15 @@ def dictionary_of(value: Any) -> Any:
     return held if type(held) is dict else None
 
 
+def attribute_of(value: Any, name: str, default: Any = None) -> Any:
+    """Return an attribute of a user's object; its class may answer by code, and for a name that it has not with any
+    error: `__getattr__ = dict.__getitem__` with a `KeyError`."""
+    try:
+        return getattr(value, name, default)
+    except Exception:
+        return default
+
+
 def bare_dictionary(value: Any) -> Any:
     """Return the class whose methods read and write a dictionary as it is: one that keeps an order has its own."""
     return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict

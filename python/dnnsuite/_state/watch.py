@@ -8,6 +8,8 @@ an equal one is no change, a tensor that was written is one, and 1 is not 1.0.
 from __future__ import annotations
 
 import functools
+import io
+import pickle
 import warnings
 import weakref
 from collections.abc import Callable, Mapping
@@ -26,6 +28,8 @@ _WITH_ITERATORS = ("builtins", "itertools", "collections", "_collections")  # no
 class _Content(Walk):
     """Walk whose snapshot equals that of an equal copy; it does not look into modules, nor at parameters and where
     a reference leads that keeps nothing alive: those of a copy are the copy's."""
+
+    unsaid = False  # a part of it does not say its content
 
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         kind: Any = type(value)
@@ -51,6 +55,12 @@ class _Content(Walk):
 
     def of_class(self, *arguments: Any, **named: Any) -> None:
         """Look at none of the values of a class, which copies have in common."""
+
+    def stop(self, value: Any, what: str) -> Any:
+        """Compare what the walk does not look into, a table of pandas for instance, by what pickle would write."""
+        found = self.watch_by(functools.partial(pickled, value))
+        self.unsaid = self.unsaid or found is None
+        return type(value), found
 
 
 class _Written:
@@ -91,6 +101,34 @@ def _version(tensor: torch.Tensor) -> tuple[int, int, int]:
     return id(value), address, 0 if value.is_inference() else value._version
 
 
+def pickled(value: Any) -> int | None:
+    """Tell the content of an object of C code; None if it does not let pickle have it. Open files, and what has a name
+    that all know, are the same object in a copy."""
+    if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+        return id(value)
+    with suppress(Exception):
+        return hash(pickle.dumps(value, 4))
+    with suppress(Exception):
+        return id(value) if isinstance(value.__reduce_ex__(4), str) else None
+    return None
+
+
+class _Whole:
+    """Content of a value in which a part does not say its own: what pickle would write of the whole, None if nothing.
+    Then it counts as unchanged."""
+
+    def __init__(self, root: Any) -> None:
+        self.root, self.snapshot = root, pickled(root)
+
+    def same(self) -> bool:
+        return pickled(self.root) == self.snapshot
+
+
+def _content_of(value: Any) -> _Content | _Whole:
+    found = _Content(value)
+    return _Whole(value) if found.unsaid else found
+
+
 def _place(iterator: Any) -> Any:
     """Describe how far an iterator has come, and those that it takes from; None if it does not say."""
     with warnings.catch_warnings(), suppress(Exception):
@@ -121,7 +159,7 @@ class Watch:
 
     def __init__(self, held: Mapping[str, Any], wanted: Callable[[str, Any], bool]) -> None:
         self._wanted = wanted
-        self._looks: dict[str, _Content] = {}
+        self._looks: dict[str, _Content | _Whole] = {}
         self.known: dict[str, Any] = {}  # all attributes
         self.changed(held)
 
@@ -136,11 +174,15 @@ class Watch:
             value = held[name]
             if look is not None and look.root is value and look.same():
                 continue
-            looks[name] = _Content(value)
+            looks[name] = _content_of(value)
             if look is None or looks[name].snapshot != look.snapshot:
                 found.append(name)
         self._looks = looks
         return found
+
+    def unsaid(self) -> set[str]:
+        """Name what may have changed, for all that is known."""
+        return {name for name, look in self._looks.items() if look.snapshot is None}
 
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last look; return a function that brings it back."""

@@ -43,7 +43,7 @@ class CarriedPython:
 
     def __init__(self, array: torch.nn.Module, shards: Sequence[Shard], captured: bool = True) -> None:
         self._array = array
-        self.differing = False  # models that were alike have attributes of their own since
+        self.differing = ""  # an attribute that models that were alike have of their own since
         self.deal(shards, captured)
 
     def deal(self, shards: Sequence[Shard], captured: bool = True) -> None:
@@ -60,7 +60,7 @@ class CarriedPython:
             self._look_at_hooks(arrays)
             self._look_at_settings(arrays)
         else:
-            self.differing = False
+            self.differing = ""
         self._arrays, self._state = arrays, state
 
     def outdated(self, known: Recordings) -> bool:
@@ -87,8 +87,8 @@ class CarriedPython:
             return False
         if self._arrays and runs_of(self._array) != self._runs:  # it was called by hand
             self._runs = runs_of(self._array)
-            self.differing = take_from_models(self._array) or self.differing
-        return self.differing or self._state.changed()
+            self.differing = "a value of each model's own" if take_from_models(self._array) else self.differing
+        return bool(self.differing) or self._state.changed()
 
     def carry_over(self) -> tuple[Sequence[str], Any]:
         """Copy values that have changed in the array to the shards; return their names, and the state now.
@@ -97,7 +97,7 @@ class CarriedPython:
             NotPlain: for values that cannot be copied; the array has to be divided again.
         """
         if self.differing or self._state is None:
-            raise NotPlain
+            raise NotPlain(self.differing)
         names = self._state.carry_over()
         if self._arrays:
             self._divergence.keep()

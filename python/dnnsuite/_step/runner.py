@@ -313,6 +313,8 @@ class StepRunner(NotCopied):
         timed = self._widths.follow(None if ragged else batch, parted)
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)
+        if self._python.differing:  # all that reads the array finds what the last step has left
+            self._follow()
         self._redeal(1 if ragged else self.width, timed, ragged)
         step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
         try:
@@ -473,7 +475,7 @@ class StepRunner(NotCopied):
         self._guards, self._steady = None, False
         known = self._modes.hold() and self._code.hold() and not self._updates.changed() and self._follow_memory()
         if not known or self._python.differing or self._python.outdated(self._known):
-            self._set_up_anew(by_models=known and self._python.differing)
+            self._set_up_anew(by_models=known and bool(self._python.differing), value=self._python.differing)
             return
         self._deal.look()
         if self._python.changed():
@@ -494,9 +496,9 @@ class StepRunner(NotCopied):
         self._dispatch.threads.settle()
         return self._on_cpu and all(shard.take_memory() for shard in self._deal.shards)
 
-    def _set_up_anew(self, by_models: bool) -> None:
-        """Divide the array again; where the models' own code asks for it in each step, no recording would ever serve:
-        record none."""
+    def _set_up_anew(self, by_models: bool, value: str = "") -> None:
+        """Divide the array again; where the models' own code, or another `value` of a user's, asks for it in each step,
+        no recording would ever serve: record none."""
         self.synchronize()
         self._known.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
@@ -505,7 +507,8 @@ class StepRunner(NotCopied):
         if self._set_ups < _RESTLESS or self._stale:
             self._set_up(self._array, self._optimizers, self._widths)
         else:
-            self._discard("each step leaves another Python value in the models than plain numbers and strings")
+            what = value or "an object in their attributes"
+            self._discard(f"the models are divided anew before each step, because {what} is another one in each step")
         self._updates.changed()  # has not looked at the hooks yet
 
     def _follow_python(self) -> None:
@@ -513,8 +516,8 @@ class StepRunner(NotCopied):
         self.synchronize()
         try:
             changed = self._python.carry_over()
-        except NotPlain:
-            self._set_up_anew(by_models=True)
+        except NotPlain as error:
+            self._set_up_anew(by_models=True, value=str(error))
         else:
             self._set_ups = 0
             self._deal.python_changed(*changed)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ..._code import content_of
-from ..._state import Contents, Kept, keep_bindings, keep_cell, keep_contents, keep_names
+from ..._state import Contents, Kept, attribute_of, keep_bindings, keep_cell, keep_contents, keep_names
 from ..._torch import dispatch_modes, hidden_from_modes
 from ...nn.forward_state import state
 from ...nn.model_tensor import ModelTensor, physical
@@ -333,7 +333,7 @@ def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
     waiting, seen = list(arguments), set[int]()
     while waiting:
         value = waiting.pop()
-        value = getattr(value, "__func__", value)
+        value = attribute_of(value, "__func__", value)
         if isinstance(value, functools.partial):
             waiting += [value.func, *value.args, *value.keywords.values()]
         elif isinstance(value, types.FunctionType) and id(value) not in seen:
@@ -348,7 +348,7 @@ def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
 
 def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
     """List the objects of which methods are among arguments, such as the list of `outputs.append`."""
-    owners = (getattr(value, "__self__", None) for value in arguments)
+    owners = (attribute_of(value, "__self__") for value in arguments)
     return [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..._code import branches, codes_of, content_of, functions_in, names_of, stored_attributes, texts_of
+from ..._state import attribute_of
 from ...nn.array_module import ArrayModule
 
 #: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
@@ -142,7 +143,7 @@ def _is_random(value: Any, names: frozenset[str]) -> bool:
     """Return True for Python's module random, one of its functions, and NumPy's."""
     if isinstance(value, types.ModuleType):
         return value.__name__ in ("random", "numpy.random") or (value.__name__ == "numpy" and "random" in names)
-    return isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState))
+    return isinstance(attribute_of(value, "__self__"), (random.Random, np.random.RandomState))
 
 
 def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionType]]:
@@ -173,7 +174,7 @@ def _functions(value: Any) -> list[types.FunctionType]:
     if type(value) in _NO_CODE or isinstance(value, torch.SymFloat):  # a look at a followed number is a read
         return []
     for inner in ("__wrapped__", "__func__", "func", "fget", "function"):
-        held = getattr(value, inner, None)
+        held = attribute_of(value, inner)
         if isinstance(held, types.FunctionType):
             return [held, *_functions_of(value)]
     return _functions_of(value)

@@ -31,7 +31,7 @@ def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module
     for models in (plain.models for plain in plain_models_of(module) if plain.follow()):
         for index, model in enumerate(models):
             for path, part in model.named_modules():
-                yield f"{path} of model {index}", part
+                yield f"model {index}.{path}".rstrip("."), part
 
 
 def plain_models_of(module: torch.nn.Module) -> list[PlainModels]:

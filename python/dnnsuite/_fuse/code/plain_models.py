@@ -215,6 +215,11 @@ class PlainModels:
         for part in self._parts if self.has_run else ():
             part.give_settings()
 
+    def show(self) -> list[tuple[Part, set[str]]]:
+        """Let the array's modules have what all models' code has left alike; list the parts with what differs."""
+        shown = [(part, part.show()) for part in self._parts if is_fused(part.module)] if self.follow() else []
+        return [(part, names) for part, names in shown if names]
+
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""
         kept = [part.marks() for part in self._parts]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,10 +14,10 @@ from ...errors import InvalidArgument
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..comparison import same
-from ..hooks import hooks_in, take_hooks
+from ..hooks import counterparts, hooks_in, take_hooks
 from ..layer_settings import keep_settings, value_of_all
 from ..left_tensors import give_attributes, is_users_state, may_change_in_place, tensors_in, value_of_model
-from ..rebound import holds_module
+from ..rebound import holds_module, tensors_held
 from ..single_model import parts_of
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .stand_in import StandIn
@@ -149,6 +149,7 @@ class Part:
                 or isinstance(self.module, ArrayModule)
                 or isinstance(value, StandIn)
                 or holds_module(value)
+                or any(type(one) is torch.nn.Parameter for one, _ in tensors_held(value))
             ):
                 self.replaced.add(name)
                 can_follow = False
@@ -211,6 +212,31 @@ class Part:
             if all(_agree(vars(owner).get(name, self), value) for owner in self.owners):
                 self.module.__dict__[name] = value
                 self.watch.known = {**self.watch.known, name: value}
+
+    def show(self) -> set[str]:
+        """Give the module what all models' code has left alike in containers and objects, for those who read it there;
+        return the names of those in which the models differ."""
+        held, differing = vars(self.module), set[str]()
+        for name in [
+            n for n, value in held.items() if not isinstance(value, StandIn) and may_change_in_place(n, value)
+        ]:
+            if not self._apart or self.watch.known.get(name, self) is not held[name] or not self._has_own(name):
+                continue
+            values = [vars(owner).get(name, self) for owner in self.owners]
+            if any(True for value in values for _ in tensors_in(value)) or not all(same(values[0], v) for v in values):
+                differing.add(name)
+            elif not same(held[name], values[0]):
+                held[name] = value_of_model(values[0], 0, counterparts(self.owners[0], self.module))
+                for owner, given in zip(self.owners, self._given, strict=True):
+                    given[name] = self._as_given(owner, name)
+        self.watch.changed(held)
+        return differing
+
+    def hide(self, names: Iterable[str]) -> None:
+        """Take attributes away from the module in which each model has its own, and follow that no more."""
+        for name in names:
+            vars(self.module).pop(name, None)
+        self.watch.changed(vars(self.module))
 
 
 def _agree(a: Any, b: Any) -> bool:

@@ -7,6 +7,7 @@ attention, a replay computes as the step does and puts there. `remembers` finds 
 
 from __future__ import annotations
 
+import enum
 import functools
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -269,7 +270,7 @@ def _is_plain(value: Any, depth: int) -> bool:
     return False
 
 
-_SELF_COPIES = (type, types.BuiltinFunctionType, types.ModuleType)
+_SELF_COPIES = (type, types.BuiltinFunctionType, types.ModuleType, enum.Enum)
 _NO_FACTS = (frozenset(vars(torch.nn.Module())) - {"training"}) | {"_root", "_plain", "_last_setting", "B"}
 #: Of an array's own bookkeeping, `_fused_...`, the attributes that a step depends on; `_one_by_one` tells of others.
 _FUSED_FACTS = frozenset(("_fused_code", "_fused_withheld", "_fused_set"))
@@ -312,6 +313,11 @@ def _one_by_one(module: torch.nn.Module, era: object) -> Any:
     return own, report is not None and report.reason
 
 
+def is_bare_or_named(kind: Any) -> bool:
+    """Return True for the class of tuples, and for those of named tuples, which hold nothing but their elements."""
+    return kind is tuple or hasattr(kind, "_make")
+
+
 class _Facts:
     """Copies of values that compare equal to those of equal values and to no other."""
 
@@ -327,12 +333,12 @@ class _Facts:
             return value, value.__code__, self.of(vars(value))
         if isinstance(value, _SELF_COPIES):
             return value
-        if type(value) in (list, tuple, torch.Size):
+        if type(value) in (list, torch.Size) or (isinstance(value, tuple) and is_bare_or_named(type(value))):
             return type(value), tuple(map(self.of, value))
         if type(value) is dict:
             return tuple((self.of(name), self.of(one)) for name, one in value.items())
-        if type(value) in (set, frozenset) and all(isinstance(one, (str, int)) for one in value):
-            return type(value), frozenset(value)
+        if type(value) in (set, frozenset):
+            return type(value), frozenset(map(self.of, value))
         if id(value) not in self._objects:
             self._objects[id(value)] = self.era  # of one that holds itself
             held = attributes_alone(value)

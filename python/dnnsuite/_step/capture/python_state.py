@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import functools
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from ..._C import Guards
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
 from ..._state import PLAIN, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
 from ...nn.array_module import ArrayModule
-from .guards import GuardTable, is_state, modules_of
+from .guards import GuardTable, is_bare_or_named, is_state, modules_of
 from .held_objects import HeldObjects
 from .stand_ins import is_number
 
@@ -217,9 +218,11 @@ def _copied(value: Any) -> Any:
     """Copy a value that all models can have alike; raise `NotPlain` for others."""
     if isinstance(value, types.FunctionType) and holds_module(value):
         raise NotPlain  # each shard's holds its own
-    if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type)):
+    if value is _GONE or isinstance(value, (*_PLAIN, types.FunctionType, type, enum.Enum)):
         return value
-    if type(value) in (list, tuple, set, frozenset):
+    if isinstance(value, tuple) and is_bare_or_named(type(value)):
+        return getattr(type(value), "_make", tuple)(map(_copied, value))
+    if type(value) in (list, set, frozenset):
         return type(value)(_copied(part) for part in value)
     if type(value) is dict:
         return {key: _copied(part) for key, part in value.items()}
@@ -235,7 +238,8 @@ def _is_plain(value: Any) -> bool:
 
 
 class NotPlain(Exception):
-    """Raised for a value that may differ between the models; the shards are then made again."""
+    """Raised for a value that may differ between the models, with its name where that is known; the shards are then
+    made again."""
 
 
 def _put(modules: Sequence[torch.nn.Module], path: Path, changes: dict[Any, Any]) -> None:
@@ -439,6 +443,10 @@ class PythonState:
 
     def _found(self, holders: Sequence[Holder]) -> dict[Path, dict[Any, Any]]:
         changes = {holder.path: holder.written() | holder.changes() for holder in holders if holder.changed()}
+        for path, own in changes.items():
+            for key, value in own.items():
+                if not _is_plain(value):
+                    raise NotPlain(f"{'.'.join(map(str, (*path[1:], key)))}, a {type(value).__name__},")
         return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
 
     def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:

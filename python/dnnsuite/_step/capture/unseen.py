@@ -166,7 +166,7 @@ _END = str(_PACKAGE / "_step" / "shard.py")  # it calls the loss function: what 
 _TORCH = str(Path(torch.__file__).parent)
 _NOT_THE_USERS = (
     _TORCH,
-    *(str(_PACKAGE / room) for room in ("_fuse", "_step", "nn", "ops", "optim", "_torch")),
+    *(str(_PACKAGE / room) for room in ("_code", "_fuse", "_state", "_step", "_ways", "nn", "ops", "optim", "_torch")),
     "<",  # frozen modules, generated code
 )
 
