@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Models per shard of a StepRunner: as asked, by the size of products that models share, or as trials on the first steps
-find."""
+"""Models per shard of a StepRunner: as asked, as products that models share need, or as trials of first steps find."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +26,8 @@ _HEAVY_STEP_S = {True: 0.05, False: 0.5}
 # A captured step of less time per model is as fast as calls of operators: one model at a time makes more of them.
 _LIGHT_STEP_S = 0.0002
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
-# Rows from which on a product that models share gains nothing from more of them, while its activations leave the caches:
-# LoRA on small language models took, whatever the length of a sequence, at most 3 % longer by this than by the best width.
+# Rows from which on a product that models share gains nothing from more of them, while activations leave the caches.
+# LoRA on small language models was at most 3 % slower by this than by the best width, for sequences of any length.
 _ENOUGH_ROWS = 1024
 _IN_A_ROW = 2  # batches of another layout before it is followed: a smaller one at the end of an epoch is not
 
