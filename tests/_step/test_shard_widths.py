@@ -176,9 +176,8 @@ def width_of(widths, batch):
     return widths.width, timed
 
 
-@pytest.mark.parametrize("capture", [True, False])
-def test_models_that_share_products_are_as_many_to_a_shard_as_give_them_enough_rows(capture):
-    widths = ShardWidths(models := sharing(), asked := Asked(None, 1, capture, True))
+def test_models_that_share_products_are_as_many_to_a_shard_as_give_them_enough_rows():
+    widths = ShardWidths(models := sharing(), asked := Asked(None, 1, True, True))
     assert width_of(widths, (own(256),)) == (4, False)
     assert width_of(widths, (own(512),)) == (4, False)  # one of another size is not followed
     assert width_of(widths, (own(256),)) == (4, False)
@@ -205,9 +204,11 @@ def test_rows_are_tokens_or_samples_with_features_of_each_model(batch, width):
     assert width_of(ShardWidths(sharing(), Asked(None, 1, True, True)), batch) == (width, False)
 
 
-def test_eager_steps_of_many_rows_are_divided_as_captured_ones(own_answers):
-    for rows, whole in ((256, True), (512, False)):
-        widths = ShardWidths(sharing(), Asked(None, 1, False, True))
+@pytest.mark.parametrize("capture", [True, False])
+def test_steps_that_python_runs_take_all_models_until_the_rows_are_many(capture, own_answers):
+    for rows, width, whole in ((1024, 4, True), (2048, 2, False)):
+        widths = ShardWidths(sharing(), Asked(None, 1, capture, True))
         widths.follow((own(rows),))
         assert widths.whole_if_eager == whole
+        assert capture or widths.width == width
     assert not own_answers.path.exists()

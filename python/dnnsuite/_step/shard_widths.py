@@ -28,7 +28,8 @@ _LIGHT_STEP_S = 0.0002
 _LIGHT_BYTES = 2**22  # of parameters: less is mostly overhead, and its activations are small
 # Rows from which on a product that models share gains nothing from more of them, while activations leave the caches.
 # LoRA on small language models was at most 3 % slower by this than by the best width, for sequences of any length.
-_ENOUGH_ROWS = 1024
+# Steps that Python runs do so for each shard, and gain from more.
+_ENOUGH_ROWS = {True: 1024, False: 4096}
 _IN_A_ROW = 2  # batches of another layout before it is followed: a smaller one at the end of an epoch is not
 
 Layout = tuple[tuple[bool, int], ...]
@@ -69,6 +70,7 @@ class ShardWidths:
         self._wide, self._models_per_core = -(-self.models // threads), self.models / threads
         self._facts = *_described(array), asked.capture, self.models, asked.threads
         self._trials: dict[Layout, Trial[int]] = {}
+        self._rows: dict[Layout | None, int] = {}  # of one model's products, where models share them
         #: Widths that were the fastest before an edit; None for as many models as keep all threads busy.
         self._before: dict[Layout, int | None] = {} if same is None else same._found()
         self._layout: Layout | None = None  # that is followed
@@ -130,8 +132,10 @@ class ShardWidths:
         if layout in self._before:
             trial.settle(min(self._before[layout] or self._wide, self._wide))
         elif self._shares:
-            rows = max((_rows_of(tensor) for tensor in _tensors_in(batch) if not _is_of_all(tensor)), default=1)
-            trial.settle(max(width for width in self._order if width == 1 or width * rows <= _ENOUGH_ROWS))
+            owns = (_rows_of(tensor) for tensor in _tensors_in(batch) if not _is_of_all(tensor))
+            self._rows[layout] = rows = max(owns, default=1)
+            most = _ENOUGH_ROWS[self._asked.capture]
+            trial.settle(max(width for width in self._order if width == 1 or width * rows <= most))
         return trial
 
     @property
@@ -152,8 +156,8 @@ class ShardWidths:
         if self._asked.width is not None:
             return self._asked.width >= self.models
         trial = self._trial
-        if self._shares and trial is not None:
-            return trial.now == self._wide
+        if self._layout in self._rows:
+            return self._wide * self._rows[self._layout] <= _ENOUGH_ROWS[False]
         return trial is None or not (trial.done and any(map(self._is_heavy, map(trial.least, trial.ways))))
 
     def _is_heavy(self, seconds: float) -> bool:
