@@ -176,23 +176,39 @@ def width_of(widths, batch):
     return widths.width, timed
 
 
-def test_where_models_share_products_each_layout_has_the_width_that_was_fastest():
-    widths = ShardWidths(models := sharing(), asked := Asked(None, 1, False, True))
-    assert searched(widths, {1: 0.02, 4: 0.01}, (own(2),)) == [4] * 4 + [2] * 4
-    assert width_of(widths, (own(64),)) == (4, False)  # one of another size is neither followed nor timed
-    assert width_of(widths, (own(2),)) == (4, False)
-    assert width_of(widths, (own(64),)) == (4, False)
-    assert searched(widths, {1: 0.01, 4: 0.02}, (own(64),)) == [4] * 4 + [2] * 4 + [1] * 4
-    assert [width_of(widths, (own(2),))[0] for _ in range(2)] == [1, 4]  # once more before it is followed
-    assert searched(again := ShardWidths(models, asked), {}, (own(64),)) == []
-    assert again.width == 1
+def test_models_that_share_products_are_as_many_to_a_shard_as_give_them_enough_rows():
+    widths = ShardWidths(models := sharing(), asked := Asked(None, 1, True, True))
+    assert width_of(widths, (own(256),)) == (4, False)
+    assert width_of(widths, (own(512),)) == (4, False)  # one of another size is not followed
+    assert width_of(widths, (own(256),)) == (4, False)
+    assert [width_of(widths, (own(512),))[0] for _ in range(2)] == [4, 2]  # once more before it is
+    assert [width_of(widths, (own(5000),))[0] for _ in range(2)] == [2, 1]
+    assert not widths.searching
     models.drop(0)
     after = ShardWidths(models, asked, widths)
-    assert [width_of(after, (batch[1:],))[0] for batch in (own(2), own(64), own(64))] == [3, 3, 1]
+    assert [width_of(after, (batch[1:],))[0] for batch in (own(256), own(256), own(512), own(512))] == [1, 3, 3, 2]
 
 
-def test_a_shared_batch_needs_no_trial():
-    for batch, tried in (((shared(8), own(1)), []), ((own(8), shared(1)), [4] * 4 + [2] * 4 + [1] * 4)):
-        widths = ShardWidths(sharing(), Asked(None, 1, False, True))
-        assert searched(widths, {1: 0.01, 4: 0.02}, batch) == tried
-        assert widths.width == (1 if tried else 4)
+@pytest.mark.parametrize(
+    ("batch", "width"),
+    [
+        ({"ids": torch.zeros(B, 4, 128, dtype=torch.int64)}, 2),
+        ((torch.zeros(B, 4, 128, 64), torch.zeros(B, 4)), 2),
+        ((torch.zeros(B, 4, 64),), 4),
+        ((shared(8), own(1)), 4),
+        ((shared(5000), own(1)), 4),
+        ((own(2000), shared(1)), 1),
+    ],
+)
+def test_rows_are_tokens_or_samples_with_features_of_each_model(batch, width):
+    assert width_of(ShardWidths(sharing(), Asked(None, 1, True, True)), batch) == (width, False)
+
+
+@pytest.mark.parametrize("capture", [True, False])
+def test_steps_that_python_runs_take_all_models_until_the_rows_are_many(capture, own_answers):
+    for rows, width, whole in ((1024, 4, True), (2048, 2, False)):
+        widths = ShardWidths(sharing(), Asked(None, 1, capture, True))
+        widths.follow((own(rows),))
+        assert widths.whole_if_eager == whole
+        assert capture or widths.width == width
+    assert not own_answers.path.exists()

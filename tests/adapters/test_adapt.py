@@ -146,12 +146,31 @@ def test_what_makes_no_array_is_refused_by_name():
     assert "LORA and IA3" in refused(base, [lora(2), peft.IA3Config(target_modules=["query"], feedforward_modules=[])])
     assert "PeftModelForSequenceClassification" in refused(base, [lora(2), lora(2, task_type="SEQ_CLS")])
     assert "adapter on classifier" in refused(base, [lora(2), lora(2, modules_to_save=["classifier"])])
-    assert "embeddings.LayerNorm.bias" in refused(base, [lora(2), lora(2, bias="all")])
-    assert "2 and 3 virtual tokens" in refused(
+    assert "same bias, lora_bias" in refused(base, [lora(2), lora(2, bias="all")])
+    assert "lora_B.default.bias" in refused(base, [lora(2), lora(2, lora_bias=True)])
+    assert "num_virtual_tokens 2 and 3" in refused(
         gpt2(), [peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=n) for n in (2, 3)]
     )
     assert "array[i]" in refused(dnnsuite.fuse([torch.nn.Linear(2, 2)]), [lora(2)])
     assert "unload" in refused(one_by_one(base, [lora(2)])[0], [lora(2)])
+
+
+class Experts(torch.nn.Module):
+    """Weights that are no linear layer's, as those of a mixture of experts."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.randn(3, 4, 4))
+
+    def forward(self, x):
+        return (x @ self.weights).sum(0)
+
+
+def test_lora_on_parameters_is_refused_before_the_first_step():
+    base = torch.nn.Sequential(torch.nn.Linear(4, 4), Experts())
+    message = refused(base, [lora(2, ["0"], target_parameters=["1.weights"])])
+    assert "config 0 has target_parameters at 1" in message
+    assert "target_modules" in message
 
 
 def test_without_peft_the_install_line_is_given(monkeypatch):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 from types import ModuleType
 
@@ -29,13 +30,5 @@ def import_peft() -> ModuleType:
     return found
 
 
-def _tell_of_lora() -> None:
-    importlib.import_module(".places", __package__)
-
-
-def _tell_of_quantized() -> None:
-    importlib.import_module(".quantized", __package__)
-
-
-register_package("peft", _tell_of_lora)
-register_package("bitsandbytes", _tell_of_quantized)
+for _package, _room in (("peft", ".places"), ("bitsandbytes", ".quantized")):
+    register_package(_package, functools.partial(importlib.import_module, _room, __package__))

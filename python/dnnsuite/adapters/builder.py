@@ -59,9 +59,8 @@ class AdapterBuilder:
         made = self._loaded if saved else self._fresh
         with _seeded(seed):
             model = self.shared.model(lambda own: made(own, config, which), writes_into_base(read))
-        _refuse_attention(model, which)
-        _refuse_trained(model, which)
-        _refuse_tied(model, which)
+        for refuse in (_refuse_replaced, _refuse_trained, _refuse_tied):
+            refuse(model, which)
         return model
 
     def _fresh(self, own: torch.nn.Module, config: Any, which: str) -> Any:
@@ -126,19 +125,30 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
         )
 
 
-def _refuse_attention(model: Any, which: str) -> None:
-    """Refuse LoRA on torch's attention, where PEFT puts the product of its factors into the weights in each forward."""
+def _refuse_replaced(model: Any, which: str) -> None:
+    """Refuse LoRA whose factors PEFT multiplies into a weight in each forward: on torch's attention, and on
+    parameters."""
     for path, module in model.get_base_model().named_modules():
-        if hasattr(module, "base_layer") and isinstance(module.base_layer, torch.nn.MultiheadAttention):
+        if isinstance(getattr(module, "base_layer", None), torch.nn.MultiheadAttention):
             raise InvalidArgument(
                 f"{which} has an adapter on {path}, a MultiheadAttention, which takes the weights of its parts and "
                 "calls none of them: leave it out of target_modules, and name the linear layers beside it"
+            )
+        if type(module).__name__ == "ParamWrapper":
+            raise InvalidArgument(
+                f"{which} has target_parameters at {path}, and PEFT puts another tensor in their place in each "
+                "forward, where all models share one: leave them out and name linear layers in target_modules, or "
+                "train this config by PEFT alone"
             )
 
 
 def _refuse_trained(model: Any, which: str) -> None:
     """Refuse an adapter that would train a part of a layer which all models hold, and freeze that again."""
-    trained = [path for path, module in model.named_modules() if is_held(module) and any(_trained(module))]
+    trained = [
+        path
+        for path, module in model.named_modules()
+        if is_held(module) and any(parameter.requires_grad for parameter in module.parameters())
+    ]
     for path in trained:
         model.get_submodule(path).requires_grad_(False)
     if trained:
@@ -159,10 +169,6 @@ def _refuse_tied(model: Any, which: str) -> None:
                     f"{which} has {other} and {name} in one memory, and an array has memory of "
                     "each: leave ensure_weight_tying out, or one of them out of target_modules"
                 )
-
-
-def _trained(module: torch.nn.Module) -> list[bool]:
-    return [parameter.requires_grad for parameter in module.parameters()]
 
 
 def places() -> Any:

@@ -37,23 +37,21 @@ class _LogProbs(torch.autograd.Function):
     def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, bias: Any, wanted: torch.Tensor) -> torch.Tensor:
         wide = torch.promote_types(hidden.dtype, torch.float32)
         found = torch.empty(len(hidden), dtype=wide, device=hidden.device)
-        slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        fall = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         rows = chunk_rows(len(weight))
         for first in range(0, len(hidden), rows):
             part = slice(first, first + rows)
-            logits = torch.nn.functional.linear(hidden[part], weight, bias).to(wide)
+            logs = torch.nn.functional.linear(hidden[part], weight, bias).log_softmax(1, dtype=wide)
             at = wanted[part, None]
-            total = logits.logsumexp(1, keepdim=True)
-            found[part] = (logits.gather(1, at) - total).squeeze(1)
-            if slope is not None:
-                falls = logits.sub_(total).exp_().neg_()
-                falls.scatter_add_(1, at, torch.ones_like(at, dtype=wide))
-                slope[part] = falls.to(weight.dtype) @ weight
-        ctx.save_for_backward(slope)
+            found[part] = logs.gather(1, at).squeeze(1)
+            if fall is not None:
+                shares = logs.exp_().scatter_add_(1, at, logs.new_full(at.shape, -1))
+                fall[part] = shares.to(weight.dtype) @ weight
+        ctx.save_for_backward(fall)
         return found
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: torch.Tensor) -> tuple[Any, ...]:
-        (slope,) = ctx.saved_tensors
-        return (dy[:, None] * slope).to(slope.dtype), None, None, None
+        (fall,) = ctx.saved_tensors
+        return (-dy[:, None] * fall).to(fall.dtype), None, None, None

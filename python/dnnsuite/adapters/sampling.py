@@ -42,14 +42,12 @@ def sample(
             f"{[len(own) for own in prompts]} prompts and {len(each)} rewards"
         )
     asked = [[list(prompt) for prompt in own for _ in range(group)] for own in prompts]
-    longest = max(len(prompt) for own in asked for prompt in own)
     device = next(array.parameters()).device
-    ids = torch.zeros(array.B, len(asked[0]), longest, dtype=torch.int64, device=device)
-    mask = torch.zeros_like(ids)
-    for model, own in enumerate(asked):
-        for place, prompt in enumerate(own):
-            ids[model, place, longest - len(prompt) :] = torch.tensor(prompt, device=device)
-            mask[model, place, longest - len(prompt) :] = 1
+    each_prompt = [torch.tensor(prompt, device=device) for own in asked for prompt in own]
+    ids, mask = (
+        torch.nn.utils.rnn.pad_sequence(part, batch_first=True, padding_side="left").unflatten(0, (array.B, -1))
+        for part in (each_prompt, [torch.ones_like(prompt) for prompt in each_prompt])
+    )
     end = array.config.eos_token_id if end is None else end
     ends = {end} if isinstance(end, int) else set(end or ())
     training = array.training
@@ -58,7 +56,7 @@ def sample(
         tokens = array.eval().generate(input_ids=ids, attention_mask=mask, **given)
     finally:
         array.train(training)
-    answers = [[_until(row[longest:].tolist(), ends) for row in own] for own in tokens]
+    answers = [[_until(row[ids.shape[-1] :].tolist(), ends) for row in own] for own in tokens]
     rows = [
         [{"input_ids": p + a, "labels": [IGNORED] * len(p) + a} for p, a in zip(*both, strict=True)]
         for both in zip(asked, answers, strict=True)

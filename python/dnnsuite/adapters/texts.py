@@ -152,15 +152,16 @@ def _first_target(labels: Sequence[int]) -> int:
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, Iterator[tuple[int, Any]]]:
     """Return (name for messages, rows with the numbers of their lines)."""
+    name = os.fspath(path)
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")  # a text may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgument(f"{os.fspath(path)} cannot be read as a file of JSON lines: {reason(error)}") from error
-    return f"{os.fspath(path)}: ", ((n, _parsed(path, n, line)) for n, line in enumerate(lines, 1) if line.strip())
+        raise InvalidArgument(f"{name} cannot be read as a file of JSON lines: {reason(error)}") from error
+    return f"{name}: ", ((n, _parsed(name, n, line)) for n, line in enumerate(lines, 1) if line.strip())
 
 
-def _parsed(path: Any, number: int, line: str) -> Any:
+def _parsed(path: str, number: int, line: str) -> Any:
     try:
         return json.loads(line)
     except ValueError as error:
-        raise InvalidArgument(f"{os.fspath(path)}: row {number} is no JSON: {reason(error)}") from error
+        raise InvalidArgument(f"{path}: row {number} is no JSON: {reason(error)}") from error

@@ -192,7 +192,9 @@ def reach_of(
 
 
 def _state_of(module: torch.nn.Module) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if is_state(name, value)}
+    """Collect what code can see in a module; a layer's values of each model are no code's, but its own."""
+    own = module.per_model_lists if isinstance(module, ArrayModule) else ()
+    return {name: value for name, value in vars(module).items() if is_state(name, value) and name not in own}
 
 
 def is_state(name: Any, value: Any) -> bool:
