@@ -166,11 +166,30 @@ class Experts(torch.nn.Module):
         return (x @ self.weights).sum(0)
 
 
-def test_lora_on_parameters_is_refused_before_the_first_step():
-    base = torch.nn.Sequential(torch.nn.Linear(4, 4), Experts())
-    message = refused(base, [lora(2, ["0"], target_parameters=["1.weights"])])
-    assert "config 0 has target_parameters at 1" in message
-    assert "target_modules" in message
+@pytest.mark.parametrize("threads", [1, 2])
+def test_lora_on_parameters_trains_as_pefts_models(threads):
+    base = torch.nn.Sequential(torch.nn.Linear(4, 4), Experts()).double()
+    weights = base[1].weights.clone()
+    configs = [lora(2, ["0"], lora_alpha=alpha, target_parameters=["1.weights"]) for alpha in (2, 5, 7)]
+    models = one_by_one(base, configs)
+    array = dnnsuite.adapt(base, configs, seeds=SEEDS)
+    opt = optim.AdamW(trained(array), lr=LRS)
+    own = [torch.optim.AdamW(trained(model), lr=lr) for model, lr in zip(models, LRS, strict=True)]
+
+    def loss(array, x, y):
+        return nn.functional.mse_loss(array(x), y)
+
+    with dnnsuite.StepRunner(array, opt, loss, threads=threads) as runner:
+        for x, y in torch.randn(25, 2, 3, 5, 4, dtype=torch.float64):
+            losses = runner.step(x, y).losses()
+            for index, (model, optimizer) in enumerate(zip(models, own, strict=True)):
+                alone = torch.nn.functional.mse_loss(model(x[index]), y[index])
+                optimizer.zero_grad()
+                alone.backward()
+                optimizer.step()
+                torch.testing.assert_close(losses[index], alone)
+        assert runner.mode == "captured"
+    assert torch.equal(base[1].weights, weights)
 
 
 def test_without_peft_the_install_line_is_given(monkeypatch):

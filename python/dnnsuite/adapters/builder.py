@@ -59,7 +59,7 @@ class AdapterBuilder:
         made = self._loaded if saved else self._fresh
         with _seeded(seed):
             model = self.shared.model(lambda own: made(own, config, which), writes_into_base(read))
-        for refuse in (_refuse_replaced, _refuse_trained, _refuse_tied):
+        for refuse in (_refuse_attention, _refuse_trained, _refuse_tied):
             refuse(model, which)
         return model
 
@@ -125,20 +125,13 @@ def _refuse_quantized(path: str, module: torch.nn.Module) -> None:
         )
 
 
-def _refuse_replaced(model: Any, which: str) -> None:
-    """Refuse LoRA whose factors PEFT multiplies into a weight in each forward: on torch's attention, and on
-    parameters."""
+def _refuse_attention(model: Any, which: str) -> None:
+    """Refuse LoRA on torch's attention, where PEFT puts the product of its factors into the weights in each forward."""
     for path, module in model.get_base_model().named_modules():
         if isinstance(getattr(module, "base_layer", None), torch.nn.MultiheadAttention):
             raise InvalidArgument(
                 f"{which} has an adapter on {path}, a MultiheadAttention, which takes the weights of its parts and "
                 "calls none of them: leave it out of target_modules, and name the linear layers beside it"
-            )
-        if type(module).__name__ == "ParamWrapper":
-            raise InvalidArgument(
-                f"{which} has target_parameters at {path}, and PEFT puts another tensor in their place in each "
-                "forward, where all models share one: leave them out and name linear layers in target_modules, or "
-                "train this config by PEFT alone"
             )
 
 

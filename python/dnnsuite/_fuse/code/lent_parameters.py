@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..._torch import hidden_from_function_modes, transforming, tree_map
+from ..._torch import TorchDispatchMode, hidden_from_function_modes, transforming, tree_map
 from ...errors import InvalidArgument
 from ...nn.sharing import is_shared
 from ...ops.library import applied
@@ -222,6 +223,25 @@ class OwnGradients(TorchFunctionMode):
         own.takes = flag
         (self._frozen.discard if flag else self._frozen.add)(id(own.part))
         return own.part
+
+
+def gives_own_memory(func: Any, args: Sequence[Any]) -> bool:
+    """Return True for a call that gives a tensor the memory that it has: no write, but torch counts it as one. So torch
+    registers a parametrization, and PEFT does that in each forward for adapters of a parameter."""
+    return func is torch.ops.aten.set_.source_Tensor and args[0] is args[1]
+
+
+class OwnMemory(TorchDispatchMode):
+    """Dispatch mode that counts how often each tensor was given the memory that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: collections.Counter[int] = collections.Counter()  # by id
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if gives_own_memory(func, args):
+            self.times[id(args[0])] += 1
+        return func(*args, **(kwargs or {}))
 
 
 def let_take(parameters: Sequence[torch.Tensor]) -> list[bool]:

@@ -35,7 +35,7 @@ from .checkpoints import torchs_checkpoints
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import KeptOutside, SharedNumbers, contents_in
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw, reachable
-from .lent_parameters import OwnGradients, lent, let_take
+from .lent_parameters import OwnGradients, OwnMemory, lent, let_take
 from .method_name import call_model, method_named
 from .plain_draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
 from .plain_parts import Buffers, Part, paths_of
@@ -402,8 +402,10 @@ class PlainModels:
         with self._lend(seen.writes, seen.flips) or nullcontext():
             outputs = []
             for index, arguments in enumerate(given):
-                outputs.append(self._call(index, seen, random, *arguments))
-                self._refuse_shared_writes(index)
+                with OwnMemory() if self._shared else nullcontext() as own_memory:
+                    outputs.append(self._call(index, seen, random, *arguments))
+                if own_memory is not None:
+                    self._refuse_shared_writes(index, own_memory)
         if seen.writes:
             self._take_parameters()
         self._take_buffers()
@@ -411,10 +413,10 @@ class PlainModels:
             part.take()
         return outputs
 
-    def _refuse_shared_writes(self, index: int) -> None:
+    def _refuse_shared_writes(self, index: int, own_memory: OwnMemory) -> None:
         """Refuse what the code of a model has written into a parameter that all models share."""
         for value, own in self._shared:
-            if version_of(own[index]) or own[index].data_ptr() != value.data_ptr():
+            if version_of(own[index]) != own_memory.times[id(own[index])] or own[index].data_ptr() != value.data_ptr():
                 raise shared_write(next(name for name, held in self.module.named_parameters() if held is value))
 
     def _call(self, index: int, seen: Seen, random: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..._fuse import gives_own_memory
 from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes, to_copy
 from ...nn.model_tensor import ModelTensor
 from .operators import Operator, known_operator, operator_of
@@ -142,6 +143,8 @@ class StepRecorder(TorchDispatchMode):
         """Run an operator and record it."""
         with hidden_from_function_modes():  # one that is Python's would see each look at a shape
             if args and type(args[0]) is ModelTensor:  # what it does to the tensors of all models is seen then
+                return func(*args, **(kwargs or {}))
+            if gives_own_memory(func, args):
                 return func(*args, **(kwargs or {}))
             if self.recording.refusal is not None and self._may_change is None:
                 return func(*args, **(kwargs or {}))  # nobody replays it: no more is written down
