@@ -5,7 +5,8 @@
 #   compare_commits.sh BASE HEAD JOB.py [OPTIONS of dnnsuite workflow ...]
 #
 # JOB.py declares a job of the same name, like spirals.py. The two commits alternate on this machine, because two machines
-# of a CI service differ. The exit status is 1 if HEAD is at least 5 % slower and the difference is certain.
+# of a CI service differ. The exit status is 1 if HEAD is at least 5 % slower and the difference is certain, and 3 if the
+# runs are too few or too noisy to tell.
 set -euo pipefail
 base=${1:?give the base commit} head=${2:?give the commit to judge} file=${3:?give the file of the job}
 shift 3

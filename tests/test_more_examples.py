@@ -71,7 +71,7 @@ def test_two_commits_are_compared(tmp_path, monkeypatch, capsys):
         write_record(tmp_path / side / "1", a_record(side, mode="serial", job="spirals", metrics=(metric,)))
     assert [Path(folder).name for folder in compare[1:3]] == ["base", "head"]
     capsys.readouterr()
-    assert status("compare", str(tmp_path / "base"), str(tmp_path / "head"), *compare[3:]) == 0
+    assert status("compare", str(tmp_path / "base"), str(tmp_path / "head"), *compare[3:]) == 3
     assert "inconclusive" in capsys.readouterr().out  # one run of a side is never a verdict
     worktrees = subprocess.run(["git", "worktree", "list"], cwd=repository, capture_output=True, text=True)
     assert len(worktrees.stdout.splitlines()) == 1

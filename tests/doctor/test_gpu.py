@@ -69,24 +69,18 @@ def test_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _gpu.nvml().remedy == "pip install nvidia-ml-py"
 
 
-def test_cupti_is_looked_for_in_the_wheel_before_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = tmp_path / "nvidia/cu13/lib/libcupti.so.13"
-    toolkit = tmp_path / "toolkit/extras/CUPTI/lib64/libcupti.so.13"
-    for path in (wheel, toolkit):
-        path.parent.mkdir(parents=True)
-        path.touch()
-    spec = types.SimpleNamespace(submodule_search_locations=[str(tmp_path / "nvidia")])
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec if name == "nvidia" else None)
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
-    asked: list[str] = []
+def test_each_copy_of_cupti_is_asked_until_one_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies = [Path("/wheel/libcupti.so.13"), Path("/toolkit/libcupti.so.13")]
+    asked: list[Path | str] = []
 
     def answers(path: Path | str) -> int | None:
-        asked.append(str(path))
-        return 130001 if path == toolkit else None
+        asked.append(path)
+        return 130001 if path == copies[1] else None
 
+    monkeypatch.setattr(_gpu, "candidates", lambda: copies)
     monkeypatch.setattr(_gpu, "version_of", answers)
-    assert _gpu.cupti() == ("ok", f"version 130001, {toolkit}", "")
-    assert asked == [str(wheel), str(toolkit)]
+    assert _gpu.cupti() == ("ok", f"version 130001, {copies[1]}", "")
+    assert asked == copies
     monkeypatch.setattr(_gpu, "version_of", lambda path: None)
     assert _gpu.cupti().status == "missing"
 
