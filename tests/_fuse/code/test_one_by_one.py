@@ -249,3 +249,38 @@ def test_an_object_that_a_part_hands_out_comes_back_to_its_model(looks):
         x = torch.randn(4, 3, 4)
         wanted = torch.stack([model(own) for model, own in zip(models, x, strict=True)])
         torch.testing.assert_close(array(x), wanted)
+
+
+class Strided(torch.nn.Module):
+    """Counts places from the start of its input's memory, or of its weight's: torch has no rule for that."""
+
+    def __init__(self, of_weight):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.last = StridedPart(of_weight)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+class StridedPart(torch.nn.Module):
+    def __init__(self, of_weight):
+        super().__init__()
+        self.weight, self.of_weight = torch.nn.Parameter(torch.randn(4)), of_weight
+
+    def forward(self, x):
+        counted, put = (self.weight, x) if self.of_weight else (x, self.weight)
+        return torch.as_strided_scatter(counted, put[:2], (2,), (1,), storage_offset=0)
+
+
+def test_places_are_counted_from_the_start_of_each_models_input():
+    models = [Strided(of_weight=False) for _ in range(3)]
+    array = dnnsuite.fuse(copy.deepcopy(models))
+    x = torch.randn(3, 4)
+    assert_near(array(x), torch.stack([model(own) for model, own in zip(models, x, strict=True)]))
+
+
+def test_places_of_a_weight_that_lies_in_the_memory_of_all_are_refused():
+    array = dnnsuite.fuse([Strided(of_weight=True) for _ in range(3)])
+    with pytest.raises(InvalidArgument, match="storage_offset"):
+        array(torch.randn(3, 4))

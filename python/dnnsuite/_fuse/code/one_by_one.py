@@ -122,6 +122,12 @@ class ModelParts:
             if not plain.complete:
                 raise Refused(f"{type(plain.models[0]).__name__} holds a parameter that is none of its array's")
             seen = plain.seen(*tree_unflatten(_of_model(leaves, parts, 0), spec))
+            if seen.counts_places:
+                raise Refused(
+                    f"the forward of {type(plain.models[0]).__name__} takes as_strided of a parameter or buffer with a "
+                    "storage_offset of its own, which counts from the start of memory that all models share: leave "
+                    "storage_offset out, or index"
+                )
             if seen.writes_arguments:
                 return self._on_copies(plain, random, leaves, spec, parts)
             given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)]

@@ -10,7 +10,7 @@ models draws from it, too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
@@ -33,16 +33,31 @@ from .per_model_factories import RANDOM, PerModelMode
 ONE_GENERATOR = "it draws random numbers by a function that knows one generator alone"
 
 
+_STRIDED = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_scatter.default)
+
+
 class Draws(TorchDispatchMode):
-    """Dispatch mode that notes whether an operator draws from torch's generator, not from one that it is given."""
+    """Dispatch mode that notes whether an operator draws from torch's generator, not from one that it is given, and
+    whose memory, by address, it counts from the start: a model's tensor in an array begins later."""
 
     drew = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: set[int] = set()
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in _STRIDED and (kwargs.get("storage_offset") is not None or type(args[-1]) is int):
+            self.counted.add(args[0].untyped_storage().data_ptr())
         draws = torch.Tag.nondeterministic_seeded in func.tags and kwargs.get("generator") is None
         self.drew = self.drew or draws
         return func(*args, **kwargs)
+
+    def counts_in(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Return True if an operator has counted from the start of the memory of one of `tensors`."""
+        strided = (tensor for tensor in tensors if tensor.layout == torch.strided)
+        return bool(self.counted) and any(one.untyped_storage().data_ptr() in self.counted for one in strided)
 
 
 class StreamDraws(TorchFunctionMode):

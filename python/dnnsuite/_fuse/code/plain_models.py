@@ -54,6 +54,7 @@ class Seen:
     writes_arguments: bool = True  # into what it is given
     draws: bool = True  # from the streams of the array; or what a checkpoint runs again is the array's to note
     by_generator: bool = False  # from torch's generator
+    counts_places: bool = False  # of a parameter or buffer from the start of its memory
 
 
 class PlainModels:
@@ -349,7 +350,8 @@ class PlainModels:
             numbers.put_back(torchs=drew)  # the models themselves draw them next
             outside.put_back()
         seen.acts = acts or self._seen_from_outside(model, attributes)
-        seen.writes_arguments = list(map(version_of, given)) != before[0]
+        seen.counts_places = draws.counts_in([*parameters, *model.buffers()])
+        seen.writes_arguments = draws.counts_in(given) or list(map(version_of, given)) != before[0]
         seen.writes = seen.writes or list(map(version_of, parameters)) != before[1]
         seen.by_generator = drew
         again = state.checkpointed and bool(self._buffers or self._streams)
@@ -362,6 +364,7 @@ class PlainModels:
             "its code may draw random numbers": named,
             "its checkpoints may write buffers in the backward pass": again,
             "its code writes into its arguments": seen.writes_arguments,
+            "its code counts places of a parameter": seen.counts_places,
             "its code looks at tensors of other modules": any(
                 type(leaf) is ModelTensor for leaf in tree_leaves(output)
             ),
