@@ -128,7 +128,7 @@ def batch_norm_max(
 
     Returns:
         Values [B, N, C, 1], their indices [B, N, C, 1], and the statistics [3, B, C] of `batch_norm_act`. If
-            normalisation
+        normalisation
         rounds several points to the same number, the index is that of the point that was largest before.
     """
     arguments = (x, weight, bias, mean, variance, eps, activation, slope)

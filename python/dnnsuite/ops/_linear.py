@@ -238,8 +238,8 @@ def linear(
         activation: 'none', 'relu' or 'gelu' (the exact form, with erf).
         dtype: type of the product and the result; by default that of x, or autocast's under autocast. Gradients have
             the type of their tensor.
-        in_order: on a CPU, compute each element as one sum in order, at any size and in any precision, so that zeros at
-            the end of I or O do not change a bit.
+        in_order: compute each element, on a CPU, as one sum in order, at any size and in any precision, so that zeros
+            at the end of I or O do not change a bit.
     """
     models, outputs, inputs = weight.shape
     _check(x, weight, bias, activation)

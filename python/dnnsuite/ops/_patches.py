@@ -92,7 +92,7 @@ def add_patches(
     Args:
         patches: the windows.
         sides: height H and width W of the images.
-        kernel, stride, padding: as in `patches`.
+        kernel, stride, padding: see `patches`.
     """
     call = _put if tracing() else _eager_put
     put = call if on_cpu(patches) else _put_composition

@@ -159,8 +159,8 @@ def resample(
             corners' for aligned corners; 'average' for adaptive pooling; 'zero', 'circular', 'replicate' or 'reflect'
             for padding.
         sides: size of the result: length, or height and width, or depth, height and width.
-        steps: for interpolations, number of pixels of x from one pixel of the result to the next.
-        before: for padding, number of pixels above and to the left.
+        steps: number of pixels of x from one pixel of the result to the next, for interpolations.
+        before: number of pixels of padding above and to the left.
     """
     row = (1,) * (5 - x.dim())  # a line is an image of one row
     rest = (*row, *sides, *row, *(steps or (1.0,) * len(sides)), *(0 for _ in row), *(before or (0,) * len(sides)))
