@@ -208,7 +208,8 @@ class JobSweep:
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
-        """Return the job's metric if it has one, and `loss` if the held-out tensors are those of training."""
+        """Return the job's metric if it has one, and `loss` if held-out batches have as many tensors as training
+        batches."""
         found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
             of = self.workload.metric.of
