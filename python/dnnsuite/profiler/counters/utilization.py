@@ -106,7 +106,7 @@ def utilization_lines(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty:
         return
     yield ""
-    yield "use of the GPU's units, in % of the peak of each (what shares hardware does not add up)"
+    yield "use of the GPU's units, % of each peak (units that share hardware overlap)"
     yield f"  {'unit':<12}{'of the step':>12}{'of busy time':>14}{'counted':>9}"
     for row in table.to_dict("records"):
         yield f"  {row['core']:<12}{row['pct_of_step']:>12.2f}{row['pct_of_busy']:>14.2f}{row['counted']:>9}"
