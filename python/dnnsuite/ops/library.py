@@ -71,7 +71,7 @@ GET_OPERATORS = "install a released wheel, or put nvcc on PATH and `pip install 
 
 
 def without_operators(driver: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """Return a line on what this build lacks for the GPU that is here; empty where it lacks nothing.
+    """Return a line on what this build lacks for the machine's GPU; empty if it lacks nothing.
 
     Args:
         driver: a file that is there with NVIDIA's driver.

@@ -174,7 +174,7 @@ class MachineReader:
         self._process_s = self._waited_s = 0.0
 
     def forget(self) -> None:
-        """Start rates anew at the next `read`, without the time between two windows."""
+        """Restart rates at the next `read`, without the time between two windows."""
         self._then_ns = 0
         self._system.forget()
 
