@@ -55,7 +55,7 @@ _LOSSES = {
     "BinaryCrossEntropyWithLogits": "binary_cross_entropy_with_logits", "MultiMarginLoss": "multi_margin_loss",
     "MultilabelMarginLoss": "multilabel_margin_loss",
 }  # fmt: skip
-_ALL_OF_TORCH = {name for name in dir(F) if name.endswith(("_loss", "_entropy", "_with_logits"))} | {"kl_div"}
+_ENDS_OF_NAMES = ("_loss", "_entropy", "_with_logits", "kl_div")  # of torch's losses
 
 
 def take_over() -> None:
@@ -90,7 +90,7 @@ def line_to_write(trace: TracebackType | None) -> str | None:
     """Return what to write for a loss on an array's outputs in which an error came up; None for other errors."""
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename == F.__file__ and code.co_name in _ALL_OF_TORCH:
+        if code.co_filename == F.__file__ and code.co_name.endswith(_ENDS_OF_NAMES):
             for outputs in trace.tb_frame.f_locals.values():
                 grad_fn = getattr(outputs, "grad_fn", None) if isinstance(outputs, torch.Tensor) else None
                 count = _model_count(SimpleNamespace(next_functions=((grad_fn, 0),)))
