@@ -13,7 +13,7 @@ from ._pointwise import dropout
 from .library import differentiable, fake, fakes_like, library, tracing
 
 LONGEST_ATTENTION = 128
-"""Sequence length up to which a head's scores stay in cache, and this package's operator is used."""
+"""Longest sequence for which this package's operator is used, because a head's scores still fit into the cache."""
 
 _attention = library.attention.default
 _attention_backward = library.attention_backward.default

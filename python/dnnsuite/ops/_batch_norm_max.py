@@ -17,7 +17,7 @@ from ._max_over import places_of
 from .library import applied, cuda_kernels, fake, gradients_through, library, remember, tracing, transforming
 
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
-"""Activations that keep the order."""
+"""Activations that preserve the order of numbers."""
 
 _KERNEL_DTYPES = (torch.float32, torch.float64)
 """Dtypes on CUDA: in 16 bits the mean would be rounded before its subtraction from the maximum."""

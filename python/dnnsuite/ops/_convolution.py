@@ -15,7 +15,7 @@ from torch import Tensor
 from .library import differentiable, fake, library
 
 ConvolutionGeometry = tuple[list[int], list[int], list[int], bool, list[int], int]
-"""Stride, padding, dilation, transposed, output padding, groups: as `torch.convolution` takes them."""
+"""Stride, padding, dilation, transposed, output padding and groups, in the order of `torch.convolution`."""
 
 _forward = library.convolve_models.default
 _backward = library.convolve_models_backward.default

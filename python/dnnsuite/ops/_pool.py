@@ -15,7 +15,7 @@ from .library import applied, below_autograd, differentiable, fake, library, tra
 from .windows import of_sides
 
 MOST_TAPS = 255
-"""Most pixels in a window of `max_pool`: the maximum's place is stored in a byte."""
+"""Largest number of pixels in a window of `max_pool`: the place of the maximum is stored in a byte."""
 
 NO_TAP = 255
 """Tap of a window whose result has no gradient."""

@@ -15,7 +15,7 @@ from .device import on_cpu
 from .library import cuda_kernels, differentiable, fake, library, tracing, transforming
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""Gates of each kind of cell, in torch's order: (input, forget, cell, output), (reset, update, new)."""
+"""Number of gates of each kind of cell. In torch's order: (input, forget, cell, output) and (reset, update, new)."""
 
 State = tuple[Tensor, Tensor, Tensor | None]
 

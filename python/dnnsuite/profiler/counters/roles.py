@@ -20,7 +20,7 @@ from .catalogue import accepts, host, metric_types, passes
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 
 CORES = ("fma", "fp16", "tensor", "sfu")
-"""Kinds of cores in TBD's core utilisation, in its order."""
+"""Kinds of cores in TBD's core utilisation, in the order of its output."""
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ PRESETS: dict[str, tuple[str, ...]] = {
                  "fp64", "pcie_read", "pcie_write"),
     "all": tuple(ROLES),
 }  # fmt: skip
-"""Roles by the name of the preset. `timeline` is sampled over time, its roles in the order of their importance; the
-others are counted over ranges."""
+"""Roles of each preset, by name. `timeline` is sampled over time, with the most important roles first; the others are
+counted over ranges."""
 
 SAMPLED = ("timeline",)
 
