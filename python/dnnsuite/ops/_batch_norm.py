@@ -187,7 +187,7 @@ def batch_norm_act(
         activation: 'none', 'relu', 'relu6', 'leaky_relu' (with `slope`), 'hardswish' or 'silu'.
 
     Returns:
-        The result, and statistics [3, B, C]: the mean, 1 / deviation, and the unbiased variance for running statistics.
+        The result, and [3, B, C] with the mean, 1 / deviation, and the unbiased variance for running statistics.
     """
     call = _forward if tracing() else _eager
     if x.is_cuda and not cuda_kernels:

@@ -94,7 +94,7 @@ def run(
             them.
 
     Returns:
-        The run: its history, its record and the trained model.
+        The run, with its history, its record and the trained model.
 
     Raises:
         Interrupted: a signal arrived; `checkpoint.pt` has the state after the last step.
