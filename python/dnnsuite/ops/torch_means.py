@@ -146,16 +146,16 @@ def _check(root: Any) -> None:
 
 def _name(mean: Any) -> str | None:
     """Return torch's name of the loss that made this node; None for a formula."""
-    kind, *inner = _names(nodes := _behind(mean))
+    kind, *inner = _names(_behind(mean))
     if kind.startswith("NllLoss") and inner[:1] != ["LogSoftmax"]:
         return "nll_loss"
     composed = (name for key, name in _COMPOSED_MEANS.items() if kind == "Mean" and tuple(inner[: len(key)]) == key)
-    return _LOSSES.get(kind) or next(composed, None) or _composed_loss(nodes[0])
+    return _LOSSES.get(kind) or next(composed, None) or _composed_loss(mean)
 
 
 def _behind(node: Any) -> list[Any]:
     """Return the node and the nearest ones behind it, each the first that the one before is computed from."""
-    nodes = []
+    nodes: list[Any] = []
     while node is not None and len(nodes) < _LONGEST_LOSS:
         nodes.append(node)
         node = next((inner for inner, _ in node.next_functions if inner is not None), None)
@@ -186,7 +186,8 @@ def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
 def _composed_loss(node: Any) -> str | None:
     """Name the loss of log-probabilities that divides a sum by the size of dimension 0, in an array that of the models:
     cross_entropy with probabilities, and kl_div by "batchmean"."""
-    names = _names(nodes := _behind(node))
+    nodes = _behind(node)
+    names = _names(nodes)
     if "LogSoftmax" not in names:
         return None
     last = names.index("LogSoftmax")
