@@ -8,12 +8,14 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+WIDTH = 80
+"""Characters of a line for a terminal whose width is not known."""
 _MOST = 6  # values that are listed one by one
 _UNKNOWN = "-"
 _DURATIONS = ((3600.0, 7200.0, "h"), (60.0, 120.0, "min"), (1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 0.0, "µs"))
 
 
-def wrapped(text: str, first: str = "", rest: str | None = None, width: int = 100) -> list[str]:
+def wrapped(text: str, first: str = "", rest: str | None = None, width: int = WIDTH) -> list[str]:
     """Return lines of a text: `first` begins the first one, `rest` (or blanks) the others; no word is broken."""
     rest = " " * len(first) if rest is None else rest
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False,

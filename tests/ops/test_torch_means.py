@@ -73,6 +73,31 @@ def test_a_mean_over_models_is_refused_with_the_line_to_write(name):
     assert all(p.grad is None for p in array.parameters())
 
 
+NAMED = {
+    "l1_loss(outputs, targets).": lambda o, y, c: F.l1_loss(o, y),
+    "mse_loss(outputs, targets).": lambda o, y, c: torch.nn.MSELoss()(o, y),
+    "kl_div(outputs, targets).": lambda o, y, c: F.kl_div(o.log_softmax(2), y.softmax(2)),
+    "kl_div(outputs, targets, reduction='batchmean').": REFUSED["batchmean"],
+    "cross_entropy(outputs, targets).": REFUSED["rows of all models"],
+    "nll_loss(outputs, targets).": lambda o, y, c: F.nll_loss(o.log_softmax(2).flatten(0, 1), c.flatten()),
+    "hinge_embedding_loss(outputs, targets).": lambda o, y, c: F.hinge_embedding_loss(o, y.sign()),
+    "multilabel_soft_margin_loss(outputs, targets).": lambda o, y, c: F.multilabel_soft_margin_loss(o, y.sigmoid()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.parametrize("call", NAMED)
+def test_the_line_names_the_function_that_was_called(call):
+    models, x, y, classes = _parts()
+    array = dnnsuite.fuse(models)
+    loss = NAMED[call](array(dnnsuite.stack(x, B=B)), dnnsuite.stack(y, B=B), dnnsuite.stack(classes, B=B))
+    with pytest.raises(errors.InvalidArgument) as refused:
+        loss.backward()
+    assert f"write dnnsuite.nn.functional.{call}sum().backward(), which returns one loss per model" in str(
+        refused.value
+    )
+
+
 @pytest.mark.parametrize("name", ALLOWED)
 def test_other_ways_to_write_it_give_each_model_its_own_gradient(name):
     models, x, y, classes = _parts()
@@ -146,6 +171,9 @@ def test_functions_imported_before_the_first_array_and_arguments_by_name_are_loo
         lambda outputs, classes: torch.nn.CrossEntropyLoss()(outputs, classes),
         lambda outputs, classes: F.nll_loss(outputs.log_softmax(-1), dnnsuite.stack(classes, B=4)),
         lambda outputs, classes: F.binary_cross_entropy_with_logits(outputs, F.one_hot(classes, 3).float()),
+        lambda outputs, classes: F.multilabel_margin_loss(outputs, F.one_hot(classes, 3)),
+        lambda outputs, classes: F.cosine_embedding_loss(torch.randn(8, 3), outputs, torch.ones(8)),
+        lambda outputs, classes: torch.nn.TripletMarginLoss()(torch.randn(8, 3), torch.randn(8, 3), outputs),
     ],
 )
 def test_an_error_about_an_arrays_outputs_is_followed_by_the_line_to_write(loss, capsys):

@@ -29,7 +29,7 @@ def test_everything_is_on_the_page():
         assert words in " ".join(page.split()) or words in page
     for name in p.breakdown["class"]:
         assert DEFINITIONS[name] in " ".join(page.split())
-    assert max(map(len, page.splitlines())) <= 100
+    assert max(map(len, page.splitlines())) <= 80
 
 
 def test_the_rate_is_that_of_quiet_steps_where_there_are_any():

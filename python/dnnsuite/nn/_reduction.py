@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ def reduced(*more: str) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]
         torchs = inspect.signature(getattr(F, elements.__name__))
         own = inspect.Parameter("sample_weight", inspect.Parameter.KEYWORD_ONLY, default=None)
         names = [p.name for p in torchs.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+        required = [p.name for p in torchs.parameters.values() if p.default is p.empty]
 
         @functools.wraps(elements)
         def loss(*arguments: Any, sample_weight: Tensor | None = None, **keywords: Any) -> Tensor:
@@ -59,6 +60,7 @@ def reduced(*more: str) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]
             given |= keywords
             old = given.pop("size_average", None), given.pop("reduce", None)
             reduction = legacy(*old, given.pop("reduction", "mean"), *more)
+            check_models({name: given[name] for name in required if name in given})
             values = elements(**given)
             if isinstance(values, tuple):
                 values, weight = values
@@ -69,6 +71,18 @@ def reduced(*more: str) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]
         return loss
 
     return decorate
+
+
+def check_models(given: Mapping[str, Any]) -> None:
+    """Raise InvalidArgument for a tensor whose first dimension is not the models' of the first one, by name."""
+    tensors = {name: x for name, x in given.items() if isinstance(x, Tensor) and x.dim() > 0}
+    first = next(iter(tensors.values()), None)
+    for name, x in tensors.items():
+        if first is not None and len(first) > 1 and len(x) not in (1, len(first)):
+            raise InvalidArgument(
+                f"{name} {list(x.shape)} beside {list(first.shape)} of {len(first)} models: what all models share is "
+                f"dnnsuite.stack({name}, B={len(first)})"
+            )
 
 
 def _product(weight: Tensor | None, sample_weight: Tensor | None) -> Tensor | None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Operators over an array of B models; dimension 0 of every tensor is the model.
 
-Each is registered with torch as `torch.ops.dnnsuite.<name>` (CPU and CUDA kernels, autograd, shapes for
-`torch.compile`). A model's result does not depend on the number of models, its place among them, or the number of
-threads; on a GPU, where torch's products and convolutions are used, except for rounding.
+Each is registered with torch as `torch.ops.dnnsuite.<name>`, with kernels for CPU and CUDA, gradients, and shapes for
+`torch.compile`. A model's result does not depend on the number of models, its position among them, or the number of
+threads. On a GPU, where torch's matrix products and convolutions are used, this holds up to rounding.
 """
 
 from ._activate import activate as activate

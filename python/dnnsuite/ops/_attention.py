@@ -13,7 +13,7 @@ from ._pointwise import dropout
 from .library import differentiable, fake, fakes_like, library, tracing
 
 LONGEST_ATTENTION = 128
-"""Sequence length up to which a head's scores stay in cache, and this package's operator is used."""
+"""Longest sequence for which this package's operator is used, because a head's scores still fit into the cache."""
 
 _attention = library.attention.default
 _attention_backward = library.attention_backward.default
@@ -36,7 +36,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def attention_by_products(
     qkv: Tensor, num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
 ) -> Tensor:
-    """Compute `attention` by two batched products and torch's softmax, for sequences of any length."""
+    """Compute `attention` by two batched matrix products and torch's softmax, for sequences of any length."""
     models, sequences, length, width = qkv.shape
     if num_heads < 1 or width % (3 * num_heads):
         raise InvalidArgument(
@@ -69,14 +69,16 @@ def attention(
     causal: bool = False,
     key_padding_mask: Tensor | None = None,
 ) -> Tensor:
-    """Compute dropout(softmax(q kᵀ / √d)) v of every head: qkv [B, N, L, 3E] (q, k, v in turn) to [B, N, L, E].
+    """Compute dropout(softmax(q kᵀ / √d)) v for every head, from qkv [B, N, L, 3E] to [B, N, L, E].
 
     Args:
-        p, rng: dropout of the probabilities as in `dropout`, with elements in the order [N, H, L, L].
-        causal: a token attends to itself and those before it.
-        key_padding_mask: bool [B, N, L], True where a key is ignored. A token without any key gets NaN.
+        qkv: q, k and v, one after the other in the last dimension.
+        num_heads: number of heads, which divides E.
+        p, rng: dropout of the probabilities, as in `dropout`, with elements in the order [N, H, L, L].
+        causal: each token attends only to itself and to earlier tokens.
+        key_padding_mask: bool [B, N, L], True where a key is ignored. The result is NaN for a token without any key.
 
-    Only the inputs are saved for the backward pass. Sequences longer than 128 are composed of torch's operators, with
+    Only the inputs are saved for the backward pass. Sequences longer than 128 are computed by torch's operators, with
     the same masks.
     """
     if qkv.dim() == 4 and qkv.shape[2] > LONGEST_ATTENTION:

@@ -176,17 +176,18 @@ def batch_norm_act(
     activation: str = "none",
     slope: float = 0.01,
 ) -> tuple[Tensor, Tensor]:
-    """Compute activation(batch_norm(x) + residual) of x [B, N, C, *], each model over its own batch.
+    """Compute activation(batch_norm(x) + residual) for x [B, N, C, *]; each model is normalised over its own batch.
 
     Args:
-        x: contiguous or with the channels last in memory; on CUDA a model's samples may be apart in memory, as after a
-            grouped convolution. Other layouts are copied first. The result has the layout of x.
-        weight, bias: [B, C]; on CUDA for an x of 16 bits they, `mean` and `variance` may have 32.
+        x: contiguous, or with the channels last in memory. On CUDA the samples of a model may have gaps between them,
+            for example after a grouped convolution. Other layouts are copied first. The result has the layout of x.
+        weight, bias: [B, C]. On CUDA they, `mean` and `variance` may be 32-bit if x is 16-bit.
         residual: tensor of the shape of x.
-        mean, variance: statistics [B, C] to normalise with, instead of those of the batch.
+        mean, variance: statistics [B, C] that replace those of the batch.
         activation: 'none', 'relu', 'relu6', 'leaky_relu' (with `slope`), 'hardswish' or 'silu'.
 
-    Returns the result, and [3, B, C]: mean, 1 / deviation, and the unbiased variance for the running statistics.
+    Returns:
+        The result, and [3, B, C] with the mean, 1 / deviation, and the unbiased variance for running statistics.
     """
     call = _forward if tracing() else _eager
     if x.is_cuda and not cuda_kernels:
@@ -252,9 +253,11 @@ def batch_norm_act_running(
     momentum: float,
     tracked: Tensor | None = None,
 ) -> Tensor | None:
-    """Compute `batch_norm_act` on a batch in training and update the running statistics [B, C] and `tracked` [B], which
-    counts batches, in the same pass. Returns None, and does nothing, if the statistics do not have the dtype of sums or
-    are not each model's own."""
+    """Compute `batch_norm_act` on a training batch, and update the running statistics in the same pass.
+
+    The running statistics are [B, C]; `tracked` [B] counts batches. If the statistics have another dtype than the sums,
+    or models share them, nothing is done and the result is None.
+    """
     sums = torch.float64 if x.dtype == torch.float64 else torch.float32
     running, models = (running_mean, running_variance), x.size(0)
     known = True

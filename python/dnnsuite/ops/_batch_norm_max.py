@@ -17,7 +17,7 @@ from ._max_over import places_of
 from .library import applied, cuda_kernels, fake, gradients_through, library, remember, tracing, transforming
 
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
-"""Activations that keep the order."""
+"""Activations that preserve the order of numbers."""
 
 _KERNEL_DTYPES = (torch.float32, torch.float64)
 """Dtypes on CUDA: in 16 bits the mean would be rounded before its subtraction from the maximum."""
@@ -121,11 +121,15 @@ def batch_norm_max(
     activation: str = "none",
     slope: float = 0.01,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the maximum of activation(batch_norm(x)) over L for x [B, N, C, L]: values and indices [B, N, C, 1].
+    """Compute the maximum of activation(batch_norm(x)) over L, for x [B, N, C, L].
 
-    Arguments as `batch_norm_act`'s, `activation` one of `MAX_ACTIVATIONS` (with `slope` >= 0), x with the channels last
-    in memory, else it is copied. Of points that the norm rounds to the same number, the index is the larger point's.
-    The third result is `batch_norm_act`'s second, [3, B, C].
+    The arguments are those of `batch_norm_act`; `activation` is one of `MAX_ACTIVATIONS` (with `slope` >= 0). x should
+    have its channels last in memory, otherwise it is copied.
+
+    Returns:
+        Values [B, N, C, 1], their indices [B, N, C, 1], and the statistics [3, B, C] of `batch_norm_act`. If
+        normalisation
+        rounds several points to the same number, the index is that of the point that was largest before.
     """
     arguments = (x, weight, bias, mean, variance, eps, activation, slope)
     has_kernels = x.device.type == "cpu" or (cuda_kernels and x.is_cuda and x.dtype in _KERNEL_DTYPES)

@@ -15,7 +15,7 @@ from torch import Tensor
 from .library import differentiable, fake, library
 
 ConvolutionGeometry = tuple[list[int], list[int], list[int], bool, list[int], int]
-"""Stride, padding, dilation, transposed, output padding, groups: as `torch.convolution` takes them."""
+"""Stride, padding, dilation, transposed, output padding and groups, in the order of `torch.convolution`."""
 
 _forward = library.convolve_models.default
 _backward = library.convolve_models_backward.default
@@ -58,10 +58,10 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
 def convolve_models(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: ConvolutionGeometry) -> Tensor:
-    """Convolve x [B, N, C, *] of one or more models, each with its own weight [B, O, I, *] and bias [B, O]. x may be
-    one batch for all models (stride 0 in dimension 0).
+    """Convolve x [B, N, C, *] of one or more models with the weight [B, O, I, *] and bias [B, O] of each.
 
-    The result has the memory order of torch's for one model.
+    x may be one batch for all models (stride 0 in dimension 0). The result has the same memory format as torch's result
+    for one model.
     """
     result: Tensor = _eager(x, weight, bias, *geometry)
     return result

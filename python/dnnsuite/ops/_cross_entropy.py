@@ -59,10 +59,10 @@ _eager = differentiable(_forward, _setup, _backward, _composition)
 def cross_entropy(
     logits: Tensor, target: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
 ) -> Tensor:
-    """Compute each model's loss: logits [B, R, C], target int64 [B, R] to [B], or [B, R] with reduction 'none'.
+    """Compute each model's loss from logits [B, R, C] and targets int64 [B, R]: [B], or [B, R] with reduction 'none'.
 
-    'mean' is over the model's rows that are not `ignore_index` (NaN when there is none, as in torch). A target
-    outside [0, C) is an error on the CPU. 16-bit logits give a float32 loss.
+    'mean' averages over the rows of the model whose target is not `ignore_index`; it is NaN if there is none, as in
+    torch. On a CPU a target outside [0, C) is an error. The loss of 16-bit logits is float32.
     """
     call = _forward if tracing() else _eager
     loss: Tensor = call(logits, target, ignore_index, label_smoothing, reduction)[0]

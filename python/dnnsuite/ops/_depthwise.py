@@ -70,9 +70,9 @@ def depthwise(
     padding: Sequence[int] = (0, 0),
     dilation: Sequence[int] = (1, 1),
 ) -> Tensor:
-    """Convolve each channel of x [B, N, H, W, C] with its filter: weight [B, KH, KW, C], bias [B, C].
+    """Convolve each channel of x [B, N, H, W, C] with its own filter: weight [B, KH, KW, C], bias [B, C].
 
-    x may be one batch for all models (stride 0 in dimension 0). Returns [B, N, OH, OW, C].
+    x may be one batch for all models (stride 0 in dimension 0). The result is [B, N, OH, OW, C].
     """
     result: Tensor = (_forward if tracing() else _eager)(x, weight, bias, *stride, *padding, *dilation)
     return result

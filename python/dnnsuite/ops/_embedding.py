@@ -40,10 +40,10 @@ _eager = differentiable(_embedding, _setup, _backward, _composition)
 
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
-    """Look up rows of each model's table: weight [B, V, D], indices int64 [B, ...] to [B, ..., D].
+    """Look up rows of each model's table: weight [B, V, D] and indices int64 [B, ...] give [B, ..., D].
 
-    Indices that all models share may be an expanded tensor (stride 0 in dimension 0); they are not copied. Rows
-    `padding_idx` (-1: none) get no gradient. An index outside [0, V) is an error on the CPU.
+    Indices that all models share may be an expanded tensor (stride 0 in dimension 0), which is not copied. Row
+    `padding_idx` gets no gradient; -1 means no such row. On a CPU an index outside [0, V) is an error.
     """
     if is_frozen(weight):
         B, wide = len(weight), weight[:1]

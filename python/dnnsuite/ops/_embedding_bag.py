@@ -61,11 +61,16 @@ _eager = eager(_bags, _setup, _backward, _composition)
 
 
 def embedding_bags(weight: Tensor, indices: Tensor, offsets: Tensor, mean: bool) -> Tensor:
-    """Sum, or average, bags of rows of each model's table on a CPU: weight [B, V, D], indices int64 [B, M], of which
-    each bag begins at one of `offsets` [B, N], to [B, N, D].
+    """Sum, or average, bags of rows of each model's table, on a CPU; the result is [B, N, D].
 
-    torch's own gradient sorts the indices of each model, and its tables' gradients would be copied together.
-    torch.compile must not meet it.
+    It exists because torch's own gradient sorts the indices of each model and would copy the gradients of the tables
+    together. It cannot be used under `torch.compile`.
+
+    Args:
+        weight: the tables, [B, V, D].
+        indices: rows, int64 [B, M].
+        offsets: position in `indices` where each bag begins, [B, N].
+        mean: True averages the rows of a bag.
     """
     result: Tensor = _eager(weight, indices, offsets, mean)
     return result

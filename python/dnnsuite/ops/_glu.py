@@ -32,8 +32,11 @@ _eager = differentiable(_glu, _setup, _gradient, torch.nn.functional.glu)
 
 
 def glu(x: Tensor, dim: int) -> Tensor | None:
-    """Compute a * sigmoid(b), where a and b are the halves of x `[B, *]` along `dim`, on a CPU. The result's dimensions
-    lie in memory as those of x. None for numbers that have gaps in memory, and what else torch's operator serves."""
+    """Compute a * sigmoid(b), where a and b are the halves of x [B, *] along `dim`, on a CPU.
+
+    The result has the memory format of x. Returns None if x has gaps in memory, or in any other case that torch's
+    operator should handle.
+    """
     dim %= x.dim()
     if x.dtype not in (torch.float32, torch.float64) or dim == 0 or x.size(dim) % 2:
         return None

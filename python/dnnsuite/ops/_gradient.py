@@ -23,10 +23,10 @@ def as_real(x: Tensor) -> Tensor:
 
 
 def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
-    """Compute the norm of each model's gradients together, float64 [B], for gradients [B, ...] on one device.
+    """Compute the norm of all gradients of each model together: float64 [B], from gradients [B, ...] on one device.
 
-    The order of the sum depends on the shapes only. The sum is in double, so for gradients of at most 32 bits a norm is
-    finite if and only if all of them are.
+    The order of the sum depends only on the shapes. The sum is in double precision, so for gradients of at most 32 bits
+    a norm is finite if and only if all of them are.
     """
     if not grads:
         raise InvalidArgument("gradient_norms: grads is empty, so the number of models is not known")
@@ -41,12 +41,14 @@ def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
 
 
 def scale_gradients_(grads: Sequence[Tensor], factor: Tensor) -> None:
-    """Multiply grads[i][b] by factor[b] in place, factor float64 [B]. Gradients of a model whose factor is 1 are not
-    touched."""
+    """Multiply grads[i][b] by factor[b] in place; `factor` is float64 [B].
+
+    Gradients of a model whose factor is 1 are not touched.
+    """
     grads = [as_real(g) for g in grads]
     optimizer_("scale", grads, grads, [], [], [factor], active=factor != 1)
 
 
 def clamp_gradients_(grads: Sequence[Tensor], limit: Tensor) -> None:
-    """Clamp grads[i][b] to [-limit[b], limit[b]] in place, limit float64 [B]. NaN stays."""
+    """Clamp grads[i][b] to [-limit[b], limit[b]] in place; `limit` is float64 [B]. NaN stays NaN."""
     optimizer_("clamp", grads, grads, [], [], [limit])

@@ -53,7 +53,7 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
 def has_group_norm(x: Tensor) -> bool:
-    """Return True if `group_norm` of x `[B, N, C, *]` has a kernel, and is not torch's, model by model."""
+    """Return True if `group_norm` of x [B, N, C, *] has its own kernel, instead of using torch's model by model."""
     inner = math.prod(x.shape[3:])
     if x.is_cuda:
         return cuda_kernels and (inner >= SMALLEST or len(x) == 0)
@@ -69,9 +69,11 @@ def _channels_last(x: Tensor) -> bool:
 def group_norm(
     x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """Compute group norm of x [B, N, C, *] with weight and bias [B, C]. On a CPU the result has the memory order of x.
+    """Compute group norm of x [B, N, C, *], with weight and bias [B, C].
 
-    Channels of less than 16 elements are computed by torch, model by model, unless they are last in memory on a CPU."""
+    On a CPU the result has the memory format of x. Channels of fewer than 16 elements are computed by torch, model by
+    model, unless they are last in memory on a CPU.
+    """
     if transforming():
         return _composition(x, num_groups, weight, bias, eps)
     if has_group_norm(x):

@@ -98,9 +98,9 @@ _join_eager = differentiable(_join, _join_setup, _join_grad, _join_composition)
 
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Normalise the last dimension of x [B, ..., D] with each model's weight and bias [B, D].
+    """Normalise the last dimension of x [B, ..., D], with weight and bias [B, D] of each model.
 
-    The backward pass computes the statistics again: from a row in cache that is cheaper than saving them.
+    The backward pass computes the statistics again, which is cheaper than saving them because the row is in the cache.
     """
     result: Tensor = (_norm if tracing() else _norm_eager)(x, weight, bias, eps)
     return result
@@ -116,10 +116,9 @@ def bias_dropout_add_layer_norm(
     norm_bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Compute layer_norm(residual + dropout(x + bias)), the end of a post-norm block, in one pass forward and one
-    backward.
+    """Compute layer_norm(residual + dropout(x + bias)), the end of a post-norm block, in one pass in each direction.
 
-    x and residual [B, ..., D]; bias, weight and norm_bias [B, D]; p [B] and rng [B, 2] as in `dropout`.
+    x and residual are [B, ..., D]; bias, weight and norm_bias are [B, D]; p [B] and rng [B, 2] are as in `dropout`.
     """
     call = _join if tracing() else _join_eager
     if p is not None and on_gpu(x) and x.shape[-1] > LONGEST_DROPPED:

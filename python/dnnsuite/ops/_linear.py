@@ -229,13 +229,17 @@ def linear(
     dtype: torch.dtype | None = None,
     in_order: bool = False,
 ) -> Tensor:
-    """Compute activation(x @ weightᵀ + bias) of each model: x [B, ..., I], weight [B, O, I], bias [B, O] to [B, ...,
-    O].
+    """Compute activation(x @ weightᵀ + bias) of each model; the result is [B, ..., O].
 
-    `activation` is 'none', 'relu' or 'gelu' (the exact form). An x that all models share may be an expanded tensor
-    (stride 0 in dimension 0); it is not copied. `dtype` is that of product and result, by default x's, under autocast
-    autocast's; gradients have their tensor's dtype. On a CPU an `in_order` product is one sum in order at any
-    size and in any precision, so zeros at the end of I or O do not change a bit.
+    Args:
+        x: inputs [B, ..., I]. If all models share them they may be an expanded tensor (stride 0 in dimension 0), which
+            is not copied.
+        weight, bias: [B, O, I] and [B, O].
+        activation: 'none', 'relu' or 'gelu' (the exact form, with erf).
+        dtype: type of the product and the result; by default that of x, or autocast's under autocast. Gradients have
+            the type of their tensor.
+        in_order: compute each element, on a CPU, as one sum in order, at any size and in any precision, so that zeros
+            at the end of I or O do not change a bit.
     """
     models, outputs, inputs = weight.shape
     _check(x, weight, bias, activation)

@@ -120,10 +120,10 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """Compute cross_entropy(linear(x, weight, bias), target): x [B, R, I], weight [B, C, I], target [B, R] to a loss
-    [B].
+    """Compute cross_entropy(linear(x, weight, bias), target): x [B, R, I], weight [B, C, I] and target [B, R] give [B].
 
-    On a CPU the logits [R, C] exist `chunk_rows(C)` rows at a time, of one model. `reduction` is 'mean' or 'sum'.
+    On a CPU the logits of one model at a time are computed, `chunk_rows(C)` rows at a time, so that they are never all
+    in memory. `reduction` is 'mean' or 'sum'.
     """
     models, _, inputs = weight.shape
     if x.dim() != 3 or x.shape[0] != models or x.shape[2] != inputs:

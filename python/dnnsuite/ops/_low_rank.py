@@ -191,19 +191,19 @@ def low_rank(
     counts: Sequence[int] = (),
     offsets: Callable[[], Tensor] | None = None,
 ) -> Tensor:
-    """Compute y + scale dropout(x) downᵀ upᵀ of each model, in y's dtype, with sums in that of down.
+    """Compute y + scale dropout(x) downᵀ upᵀ of each model, in the dtype of y, with sums in that of `down`.
 
     Args:
         y: `[B, *, O]`.
         x: `[B, *, I]`.
-        down: `[B, R, I]`, zeros from a model's rank on.
-        up: `[B, O, R]`, likewise.
-        scale: `[B]`, which takes no gradient.
+        down: `[B, R, I]`; rows beyond the rank of a model are zeros.
+        up: `[B, O, R]`; columns beyond the rank of a model are zeros.
+        scale: `[B]`; it gets no gradient.
         ranks: rank of each model.
-        p: rates of dropout, or None.
+        p: dropout probabilities, or None.
         rng: (key, step) of each model, as for `dropout`.
-        counts: numbers of rows of each model in x `[*, I]` and y `[*, O]`, where these have no dimension of models.
-        offsets: makes beginnings of the rows of each model, and the end of the last one's, on x's device.
+        counts: number of rows of each model, if x is `[*, I]` and y `[*, O]` without a dimension of models.
+        offsets: function that returns the first row of each model and the end of the last one, on the device of x.
     """
     whole, shape = y.shape, (-1,) if counts else (len(down), y.shape[1:-1].numel())
     y, x = (t.reshape(*shape, t.shape[-1]) for t in (y, x))
@@ -230,17 +230,17 @@ def _compiles(device: torch.device) -> bool:
 def low_rank_update(
     y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, offsets: Tensor | None = None, most: int = 0
 ) -> Tensor:
-    """Compute y + scale x downᵀ upᵀ of each model, in y's dtype with sums in float32.
+    """Compute y + scale x downᵀ upᵀ of each model, in the dtype of y, with sums in float32.
 
     Args:
         y: `[B, N, O]`.
-        x: `[B, N, I]`, of any of float32, bfloat16 and float16, as the others.
+        x: `[B, N, I]`; like the others it may be float32, bfloat16 or float16.
         down: `[B, R, I]`.
         up: `[B, O, R]`.
-        scale: `[B]`, which takes no gradient.
-        offsets: int64 `[B + 1]`; x is then `[L, I]` and y `[L, O]`, with model b's rows from offsets[b] to below
-            offsets[b + 1].
-        most: rows of the model that has most, where there are offsets.
+        scale: `[B]`; it gets no gradient.
+        offsets: int64 `[B + 1]`. With it x is `[L, I]` and y `[L, O]`, and the rows of model b are offsets[b] to
+            offsets[b + 1] - 1.
+        most: largest number of rows of a model, if there are offsets.
     """
     most = x.shape[1] if offsets is None else most
     result: Tensor = _apply(y, x, down, up, scale, None, None, offsets, None, (), most)

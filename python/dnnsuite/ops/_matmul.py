@@ -56,11 +56,10 @@ _one_by_one = products(products_one_by_one, _gradients, _composition)
 
 
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute a @ b, plus a `bias` [B, N], of each model: a [B, ..., M, K] and b [B, ..., K, N], as `torch.matmul` does
-    for one.
+    """Compute a @ b, plus a `bias` [B, N], of each model, for a [B, ..., M, K] and b [B, ..., K, N].
 
-    [B, K] is a vector, as with torch. Dimensions between B and the matrix broadcast. On a CPU a matrix's product has
-    the same bits alone and among others.
+    The rules are those of `torch.matmul` for one model: [B, K] is a vector, and dimensions between B and the matrix
+    broadcast. On a CPU the product of a matrix has the same bits alone and among others.
     """
     if bias is None:
         found = _small(a, b)

@@ -47,8 +47,11 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
 def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Compute the maximum of x [B, ...] over dimension `dim` (1 or more, kept as 1), and its index: as torch.max the
-    first of equal ones, and NaN counts as the largest. Any memory order."""
+    """Compute the maximum of x [B, ...] over dimension `dim` (1 or more, kept with size 1), and its index.
+
+    As in torch.max the index is that of the first of equal elements, and NaN counts as the largest. x may have any
+    memory format.
+    """
     if x.numel() == 0 or (x.is_cuda and not cuda_kernels):
         return _composition(x, dim)
     call = _forward if tracing() else _eager

@@ -75,9 +75,9 @@ _eager_put = differentiable(_put, _setup_put, _grad_of_put, _put_composition)
 
 
 def patches(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> Tensor:
-    """Cut the windows out of images x [B, N, H, W, C]: [B, N, OH, OW, KH * KW * C], zeros where one sees padding.
+    """Extract the windows of images x [B, N, H, W, C]; the result is [B, N, OH, OW, KH * KW * C].
 
-    Those of images that all models share are shared.
+    Padding is zeros. If all models share the images, they share the windows too.
     """
     call = _cut if tracing() else _eager_cut
     cut = call if on_cpu(x) else _cut_composition
@@ -87,7 +87,13 @@ def patches(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Se
 def add_patches(
     patches: Tensor, sides: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
 ) -> Tensor:
-    """Add windows [B, N, OH, OW, KH * KW * C] up to images [B, N, H, W, C], as the gradient of `patches` does."""
+    """Add windows [B, N, OH, OW, KH * KW * C] up to images [B, N, H, W, C]: the gradient of `patches`.
+
+    Args:
+        patches: the windows.
+        sides: height H and width W of the images.
+        kernel, stride, padding: see `patches`.
+    """
     call = _put if tracing() else _eager_put
     put = call if on_cpu(patches) else _put_composition
     result: Tensor = put(patches, *sides, *kernel, *stride, *padding)

@@ -54,9 +54,9 @@ _eager = differentiable(_forward, _setup, _backward, _composition)
 
 
 def pixel_products(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply each pixel's channels of x [B, N, I, P] by weight [B, O, I], plus bias [B, O]: [B, N, O, P], contiguous.
+    """Multiply the channels of each pixel of x [B, N, I, P] by weight [B, O, I], and add bias [B, O].
 
-    This is a convolution with filters of one tap, of images that lie in torch's usual order.
+    This is a 1 x 1 convolution of images in torch's usual memory format. The result [B, N, O, P] is contiguous.
     """
     call = _forward if tracing() else _eager
     result: Tensor = (call if on_cpu(x) else _composition)(x, weight, bias)

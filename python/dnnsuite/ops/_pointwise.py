@@ -90,12 +90,12 @@ _act_eager = differentiable(_act, _act_setup, _act_grad, _act_composition)
 
 
 def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
-    """Zero elements of x [B, ...] with each model's probability and scale the others by 1 / (1 - p).
+    """Zero elements of x [B, ...] with the probability of each model, and scale the others by 1 / (1 - p).
 
     Args:
-        p: rates, float32 [B].
-        rng: (key, step) of each model, int64 [B, 2]; equal pairs give equal masks, so the mask is made again in the
-            backward pass and is not kept. `cpp/fused/README.md` defines it.
+        p: probabilities, float32 [B].
+        rng: (key, step) of each model, int64 [B, 2]. Equal pairs give equal masks, so the mask is not stored but
+            computed again in the backward pass. `cpp/fused/README.md` defines it.
     """
     result: Tensor = (_dropout if tracing() else _dropout_eager)(x, p, rng)
     return result
@@ -104,8 +104,10 @@ def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
 def bias_dropout_add(
     x: Tensor, bias: Tensor | None, residual: Tensor, p: Tensor | None = None, rng: Tensor | None = None
 ) -> Tensor:
-    """Compute residual + dropout(x + bias) in one pass: x and residual [B, ..., D], bias [B, D]; without p nothing is
-    dropped."""
+    """Compute residual + dropout(x + bias) in one pass: x and residual are [B, ..., D], bias is [B, D].
+
+    Without `p` nothing is dropped.
+    """
     result: Tensor = (_add if tracing() else _add_eager)(x, bias, residual, p, rng)
     return result
 
@@ -113,10 +115,10 @@ def bias_dropout_add(
 def bias_act_dropout(
     x: Tensor, bias: Tensor | None = None, activation: str = "none", p: Tensor | None = None, rng: Tensor | None = None
 ) -> Tensor:
-    """Compute dropout(activation(x + bias)) in one pass: x [B, ..., D], bias [B, D].
+    """Compute dropout(activation(x + bias)) in one pass, for x [B, ..., D] and bias [B, D].
 
-    `activation` is 'none', 'relu' or 'gelu' (the exact form, by erf). The backward pass gives the gradients of x
-    and bias together and needs x, not the result.
+    `activation` is 'none', 'relu' or 'gelu' (the exact form, with erf). The backward pass computes the gradients of x
+    and bias together; it needs x, but not the result.
     """
     result: Tensor = (_act if tracing() else _act_eager)(x, bias, activation, p, rng)
     return result

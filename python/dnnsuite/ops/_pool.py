@@ -15,7 +15,7 @@ from .library import applied, below_autograd, differentiable, fake, library, tra
 from .windows import of_sides
 
 MOST_TAPS = 255
-"""Most pixels in a window of `max_pool`: the maximum's place is stored in a byte."""
+"""Largest number of pixels in a window of `max_pool`: the place of the maximum is stored in a byte."""
 
 NO_TAP = 255
 """Tap of a window whose result has no gradient."""
@@ -156,15 +156,15 @@ def max_pool(
     ceil_mode: bool = False,
     activation: str = "none",
 ) -> Tensor:
-    """Compute the maximum of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
+    """Compute the maximum of each window of x [B, N, H, W, C]; the result is [B, N, OH, OW, C].
 
-    As in torch padding is never the maximum, the gradient goes to the first of equal ones, and NaN counts as the
+    As in torch, padding is never the maximum, the gradient goes to the first of equal elements, and NaN counts as the
     largest.
 
     Args:
-        kernel: height and width of the window, at most `MOST_TAPS` pixels.
-        stride: distance from window to window; by default the window's size.
-        activation: 'none', or 'relu' for the maximum of relu(x), in one pass each way.
+        kernel: height and width of the window, at most `MOST_TAPS` pixels in all.
+        stride: distance between windows; by default the size of the window.
+        activation: 'none', or 'relu' for the maximum of relu(x), in one pass in each direction.
     """
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
     if x.numel() == 0 or not on_cpu(x):
@@ -182,9 +182,10 @@ def max_pool_with_indices(
     ceil_mode: bool = False,
     activation: str = "none",
 ) -> tuple[Tensor, Tensor]:
-    """Compute `max_pool(x, ...)` and the place of each maximum in its plane: int64 [B, N, OH, OW, C], row * W + column.
+    """Compute `max_pool(x, ...)`, and the position of each maximum in its plane.
 
-    For x on the CPU, with elements; 'relu' without padding.
+    Positions are int64 [B, N, OH, OW, C], each row * W + column. x must be on the CPU and not empty; 'relu' works only
+    without padding.
     """
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
     y, taps = (_largest if tracing() else _eager_largest)(x, *steps)
@@ -212,13 +213,15 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int = 0,
 ) -> Tensor:
-    """Compute the mean of each window of x [B, N, H, W, C]: [B, N, OH, OW, C].
+    """Compute the mean of each window of x [B, N, H, W, C]; the result is [B, N, OH, OW, C].
 
     Args:
         kernel: height and width of the window.
-        stride: distance from window to window; by default the window's size.
+        stride: distance between windows; by default the size of the window.
+        padding: pixels of zeros on each side.
+        ceil_mode: True rounds the size of the result up.
         count_include_pad: True counts the zeros of the padding as pixels.
-        divisor: divides each sum if it is not 0, in place of the number of pixels.
+        divisor: if it is not 0, sums are divided by it instead of by the number of pixels.
     """
     steps = (*kernel, *(stride or kernel), *padding, ceil_mode, count_include_pad, divisor)
     if x.numel() == 0 or not on_cpu(x):

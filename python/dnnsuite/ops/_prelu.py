@@ -61,8 +61,10 @@ _eager = eager(_forward, _setup, _gradient_of_images, _composition)
 
 
 def prelu(x: Tensor, slopes: Tensor) -> Tensor | None:
-    """Compute x `[B, N, C, *]` above zero, else its product with slopes `[B, C]` or `[B, 1]`, on a CPU; None for
-    numbers that have gaps in memory."""
+    """Return x [B, N, C, *] where it is above zero, else x times `slopes` [B, C] or [B, 1], on a CPU.
+
+    Returns None if x has gaps in memory.
+    """
     last = not x.is_contiguous()
     if x.dim() < 3 or not x.is_cpu or (last and not x.movedim(2, -1).is_contiguous()):
         return None

@@ -34,8 +34,10 @@ _eager_copy = differentiable(_copy, _setup_copy, _grad_of_copy, _copy_compositio
 
 
 def copied_in_order(x: Tensor, order: Sequence[int]) -> Tensor | None:
-    """Copy `x.permute(order)`, contiguous, of x whose numbers lie side by side in some order of its dimensions; None
-    for other x, and where only torch copies. The gradient lies in memory as x does."""
+    """Copy `x.permute(order)` into a contiguous tensor, on a CPU; its gradient has the memory format of x.
+
+    Returns None if x has gaps in memory, or where only torch can copy it.
+    """
     if not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
         return None
     lies = memory_order(x)
@@ -75,12 +77,12 @@ _eager = eager(_forward, _setup, _gradient, _composition)
 
 
 def rearranged(x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Tensor:
-    """Copy x `[B, N, C, *]`, its channels last in memory, with parts of its dimensions in another order.
+    """Copy x [B, N, C, *], whose channels are last in memory, with the parts of its dimensions in another order.
 
     Args:
-        parts: sizes of the parts of `[N, *, C]`.
-        order: the order of `[B, *parts]`, the model in front.
-        shape: sizes of the result `[N, *, C]`, whose channels lie last, too.
+        parts: sizes of the parts into which `[N, *, C]` is split.
+        order: new order of `[B, *parts]`; the model stays in front.
+        shape: sizes `[N, *, C]` of the result, whose channels are last in memory too.
     """
     if not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
         return _composition(x, parts, order, shape)

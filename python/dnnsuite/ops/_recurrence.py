@@ -15,7 +15,7 @@ from .device import on_cpu
 from .library import cuda_kernels, differentiable, fake, library, tracing, transforming
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""Gates of each kind of cell, in torch's order: (input, forget, cell, output), (reset, update, new)."""
+"""Number of gates of each kind of cell. In torch's order: (input, forget, cell, output) and (reset, update, new)."""
 
 State = tuple[Tensor, Tensor, Tensor | None]
 
@@ -177,16 +177,19 @@ def recurrence(
     reverse: bool = False,
     weight_hr: Tensor | None = None,
 ) -> State:
-    """Run all steps of a layer on projected inputs: (outputs [B, T, N, P], last h [B, N, P], last c [B, N, H] or None).
+    """Run all steps of a recurrent layer on inputs that are already projected.
 
     Args:
-        gates: the inputs' part of the gates of all steps, [B, T, N, G * H], with its bias.
-        weight_hh, bias_hh: the state's part, [B, G * H, P] and [B, G * H].
-        h, c: the state before the first step, [B, N, P] and [B, N, H] (c: LSTM only); zeros without it.
-        lengths: int64 [B, N], the steps of each sequence; later ones give zeros and leave the state as it is.
+        gates: contribution of the inputs to the gates of all steps, with its bias, [B, T, N, G * H].
+        weight_hh, bias_hh: contribution of the state, [B, G * H, P] and [B, G * H].
+        h, c: state before the first step, [B, N, P] and [B, N, H] (c only for an LSTM); zeros by default.
+        lengths: int64 [B, N], number of steps of each sequence. Later outputs are zeros and do not change the state.
         kind: 'lstm', 'gru', 'rnn_tanh' or 'rnn_relu'.
         reverse: run from the last step to the first.
-        weight_hr: an LSTM's projection of its output, [B, P, H]; without it P is H.
+        weight_hr: projection of an LSTM's output, [B, P, H]; without it P is H.
+
+    Returns:
+        Outputs [B, T, N, P], the last h [B, N, P], and the last c [B, N, H] or None.
     """
     if kind not in GATES:
         raise InvalidArgument(f"recurrence: kind must be one of {', '.join(GATES)}, not {kind!r}")

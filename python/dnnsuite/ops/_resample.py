@@ -150,14 +150,17 @@ def resample(
     steps: Sequence[float] | None = None,
     before: Sequence[int] | None = None,
 ) -> Tensor:
-    """Resample lines x [B, N, C, L], images [B, N, C, H, W] or volumes [B, N, C, D, H, W], the channels last in memory,
-    to `sides`. What all models share is resampled once.
+    """Resample lines x [B, N, C, L], images [B, N, C, H, W] or volumes [B, N, C, D, H, W] to the size `sides`.
+
+    The channels are last in memory. A tensor that all models share is resampled once.
 
     Args:
-        kind: 'nearest', 'nearest-exact', 'linear' or 'cubic', as torch interpolates, with ' corners' behind the last
-            two for aligned ones; 'average' as adaptive pools; 'zero', 'circular', 'replicate' or 'reflect' padding.
-        steps: pixels of x from one pixel of the result to the next, of what is interpolated.
-        before: pixels of padding above and on the left.
+        kind: 'nearest', 'nearest-exact', 'linear' or 'cubic' for torch's interpolations, the last two followed by '
+            corners' for aligned corners; 'average' for adaptive pooling; 'zero', 'circular', 'replicate' or 'reflect'
+            for padding.
+        sides: size of the result: length, or height and width, or depth, height and width.
+        steps: number of pixels of x from one pixel of the result to the next, for interpolations.
+        before: number of pixels of padding above and to the left.
     """
     row = (1,) * (5 - x.dim())  # a line is an image of one row
     rest = (*row, *sides, *row, *(steps or (1.0,) * len(sides)), *(0 for _ in row), *(before or (0,) * len(sides)))

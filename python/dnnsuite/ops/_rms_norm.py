@@ -43,7 +43,7 @@ _eager = differentiable(_forward, _setup, _grad, _composition)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
-    """Compute x / sqrt(mean of x² + eps) * weight over the last dimension of x [B, ..., D]; the weight is [B, D]."""
+    """Compute x / sqrt(mean(x²) + eps) * weight over the last dimension of x [B, ..., D]; the weight is [B, D]."""
     if x.is_cuda and not cuda_kernels:
         return _composition(x, weight, eps)
     result: Tensor = (_forward if tracing() else _eager)(x, weight, eps)

@@ -87,8 +87,10 @@ def _groups(x: Tensor, factors: Tensor, order: list[int]) -> tuple[tuple[int, in
 
 
 def scaled(x: Tensor, factors: Tensor) -> Tensor | None:
-    """Compute x * factors of x `[B, *]` and factors `[B, *]` that are 1 in some dimensions, on a CPU. None for numbers
-    that have gaps in memory, and factors along dimensions that no rows or columns have together."""
+    """Compute x * factors on a CPU, for x [B, *] and factors [B, *] whose size is 1 in some dimensions.
+
+    Returns None if x has gaps in memory, or if the factors do not lie along rows or columns of x.
+    """
     if x.dim() != factors.dim() or x.dtype != factors.dtype or x.dtype not in (torch.float32, torch.float64):
         return None
     known = on_cpu(x) and on_cpu(factors) and factors.size(0) == x.size(0) and x.numel() > 0

@@ -35,6 +35,6 @@ _eager = differentiable(_softmax, _setup, _gradient, _composition)
 
 
 def short_softmax(x: Tensor, log: bool = False) -> Tensor:
-    """Compute the softmax of x `[B, ..., D]`, or its logarithm, along rows of at most 32 numbers, on a CPU."""
+    """Compute the softmax of x [B, ..., D], or its logarithm, along rows of at most 32 elements, on a CPU."""
     y: Tensor = (_softmax if tracing() else _eager)(x, log)
     return y

@@ -102,10 +102,11 @@ def transposed_convolution(
     groups: int,
     sides: Sequence[int],
 ) -> Tensor:
-    """Convolve x [B, N, I, H, W] transposed, with filters [B, I, O / groups, KH, KW] and bias [B, O].
+    """Compute the transposed convolution of x [B, N, I, H, W] with filters [B, I, O / groups, KH, KW] and bias [B, O].
 
-    The result [B, N, O, *sides] is the gradient of images of these `sides` whose convolution with the filters has the
-    gradient x: products whose windows are added up. It lies with the channels last in memory; so should x and weight.
+    The result is [B, N, O, *sides]: the gradient with respect to images of size `sides` of their convolution with the
+    filters, where x is the gradient of the output. Its channels are last in memory, and those of x and weight should
+    be.
     """
     steps = list(stride), list(padding), list(dilation), groups, list(sides)
     return (_composition if tracing() or not on_cpu(x) else _eager_windows)(x, weight, bias, *steps)
@@ -120,7 +121,10 @@ def transposed_depthwise(
     dilation: Sequence[int],
     sides: Sequence[int],
 ) -> Tensor:
-    """Compute `transposed_convolution` of single channels: x [B, N, C, H, W], filters [B, C, 1, KH, KW]."""
+    """Compute `transposed_convolution` of each channel on its own.
+
+    x is [B, N, C, H, W], and the filters are [B, C, 1, KH, KW].
+    """
     steps = list(stride), list(padding), list(dilation), x.size(2), list(sides)
     if tracing() or not on_cpu(x):
         return _composition(x, weight, bias, *steps)

@@ -74,11 +74,11 @@ def window_convolution(
     dilation: Sequence[int] = (1, 1),
     groups: int = 1,
 ) -> Tensor:
-    """Convolve x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW] and bias [B, O]: [B, N, O, OH, OW]; of
-    volumes, with three sides in place of two, `stride`, `padding` and `dilation` are three numbers each.
+    """Convolve x [B, N, I, H, W] with filters [B, O, I / groups, KH, KW] and bias [B, O].
 
-    x and weight should lie with their channels last in memory, as the result does; else they are copied. x may
-    be one batch for all models (stride 0 in dimension 0).
+    The result is [B, N, O, OH, OW]. Volumes have three sides instead of two, and `stride`, `padding` and `dilation` of
+    three numbers each. x and weight should have their channels last in memory, as the result does, otherwise they are
+    copied. x may be one batch for all models (stride 0 in dimension 0).
     """
     steps = list(stride), list(padding), list(dilation)
     call = _forward if tracing() else _eager

@@ -71,7 +71,7 @@ GET_OPERATORS = "install a released wheel, or put nvcc on PATH and `pip install 
 
 
 def without_operators(driver: Path = Path("/proc/driver/nvidia/version")) -> str:
-    """Return a line on what this build lacks for the GPU that is here; empty where it lacks nothing.
+    """Return a line on what this build lacks for the machine's GPU; empty if it lacks nothing.
 
     Args:
         driver: a file that is there with NVIDIA's driver.
@@ -86,9 +86,9 @@ if _line := without_operators():  # pip shows nothing of a build that went well
 
 
 def instruction_set() -> str:
-    """Return the instruction set of the CPU kernels: 'avx512', 'avx2' or 'generic'; 'neon' on Arm.
+    """Return the instruction set of the CPU kernels: 'avx512', 'avx2', 'generic', or 'neon' on Arm.
 
-    It is the widest of the machine, or less if the environment variable DNNSUITE_ISA, read once, asks for it.
+    It is the widest that the machine has, unless the environment variable DNNSUITE_ISA (read once) asks for less.
     """
     name: str = library.instruction_set()
     return name

@@ -63,14 +63,16 @@ fakes_like(None, "optimizer_step_")
 
 
 def optimizer_plan(rule: str, params: Sequence[Tensor], states: Sequence[Tensor], scalars: Sequence[Tensor]) -> Tensor:
-    """Make the plan of `optimizer_step_`: the tensors that it writes. Make it once, step often.
+    """Make the plan of `optimizer_step_`, that is, the tensors that it writes. Make it once and use it for every step.
+
+    The plan points to the memory of the tensors and writes to it for as long as it lives. Make a new one if a tensor
+    moves (`p.data = ...`). Copies of a plan are refused.
 
     Args:
+        rule: one of `RULES`.
+        params: parameters, [B, ...] each.
         states: the first state of every parameter, then the second of every parameter, and so on.
-        scalars: float64 [B] per parameter, ordered likewise; all zeros before the first step.
-
-    The plan holds the memory of the tensors and writes to it as long as it lives: make a new one when a tensor moves
-    (`p.data = ...`). Copies of a plan are refused.
+        scalars: float64 [B] for each parameter, in the same order; all zeros before the first step.
     """
     plan: Tensor = _plan(rule, params, states, scalars)
     vars(plan)["holds"] = _Memory([t.untyped_storage() for t in (*params, *states, *scalars)])
@@ -99,15 +101,16 @@ def optimizer_step_(
     nesterov: bool = False,
     written: Sequence[Tensor] = (),
 ) -> None:
-    """Step every model, or those that are `active` (bool [B]); the others keep every bit, their step counts too.
+    """Do a step of every model, or of the `active` ones (bool [B]); the others keep every bit, and their step counts.
 
     Args:
-        factor: float64 [B], multiplied into the gradients as they are read: unscaling and clipping need no pass.
-        tickets: int32 zeros on CUDA, one per parameter and model; a step leaves them as it found them.
-        written: the plan's parameters, states and scalars; needed only while a `TorchDispatchMode` looks.
+        factor: float64 [B], by which gradients are multiplied as they are read, so that unscaling and clipping need no
+            pass of their own.
+        tickets: int32 zeros on CUDA, one for each parameter and model; they are zeros again after the step.
+        written: the plan's parameters, states and scalars; needed only under a `TorchDispatchMode`.
 
     Raises:
-        InvalidArgument: a plan that `optimizer_plan` did not make, or a copy of one.
+        InvalidArgument: the plan was not made by `optimizer_plan`, or is a copy.
     """
     if not hasattr(plan, "holds"):
         raise InvalidArgument("plan must be what ops.optimizer_plan made, and no copy of it: it would hold no memory")
@@ -127,7 +130,7 @@ def optimizer_(
     decoupled: bool = False,
     nesterov: bool = False,
 ) -> None:
-    """Make a plan and step. On a CPU 16-bit tensors are computed in float32 and rounded once, as on CUDA."""
+    """Make a plan and do one step. On a CPU, 16-bit tensors are computed in float32 and rounded once, as on CUDA."""
     if not params:
         return
     flags = (maximize, decoupled, nesterov)

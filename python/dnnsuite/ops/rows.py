@@ -9,7 +9,7 @@ import torch
 
 
 def changed_slots(slots: Sequence[int | None], B: int) -> list[int] | None:
-    """List the slots that an edit of B models fills anew; None if it has to make new tensors.
+    """List the slots that an edit of B models fills with new models; None if it has to make new tensors.
 
     Args:
         slots: slot that each model comes from; None for a new one.

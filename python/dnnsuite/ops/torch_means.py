@@ -12,6 +12,7 @@ picked out, and that nothing multiplies by B again, is refused.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ from ..errors import InvalidArgument
 from . import array_layers
 
 _FARTHEST = 64  # nodes between a mean and the first parameter behind it
+_LONGEST_LOSS = 8  # nodes of a loss that torch composes
 _ONE_NUMBER = ("only for scalar outputs", "cannot be converted to Scalar", "only one element tensors")
 _PICKS_MODELS = ("Select", "Unbind", "Slice", "Split", "Index", "Narrow", "MaskedSelect")
 _WHOLE_SLICE = (0, sys.maxsize, 1)
@@ -39,12 +41,21 @@ _COMPOSED_LOSSES: dict[tuple[str, ...], str] = {
     ("Div", "Sum", "Sub", "Mul"): "kl_div",
     ("Div", "Sum", "Mul", "Sub"): "kl_div",
 }
+_COMPOSED_MEANS: dict[tuple[str, ...], str] = {
+    ("Abs", "Sub"): "l1_loss",
+    ("Sub", "Mul", "LogSoftmax"): "kl_div",
+    ("Mul", "Sub", "LogSoftmax"): "kl_div",
+    ("Add", "Where", "ClampMin", "Sub"): "hinge_embedding_loss",
+    ("Div", "Sum", "Neg", "Add", "Mul", "LogSigmoid"): "multilabel_soft_margin_loss",
+}
 _PRODUCTS = ("MulBackward0", "DivBackward0", "DivBackward1")
 _LOSSES = {
     "MseLoss": "mse_loss", "SmoothL1Loss": "smooth_l1_loss", "HuberLoss": "huber_loss", "NllLoss": "cross_entropy",
     "NllLoss2D": "cross_entropy", "BinaryCrossEntropy": "binary_cross_entropy", "SoftMarginLoss": "soft_margin_loss",
     "BinaryCrossEntropyWithLogits": "binary_cross_entropy_with_logits", "MultiMarginLoss": "multi_margin_loss",
+    "MultilabelMarginLoss": "multilabel_margin_loss",
 }  # fmt: skip
+_ENDS_OF_NAMES = ("_loss", "_entropy", "_with_logits", "kl_div")  # of torch's losses
 
 
 def take_over() -> None:
@@ -78,18 +89,26 @@ def _of_losses(error: BaseException, trace: TracebackType | None) -> str | None:
 def line_to_write(trace: TracebackType | None) -> str | None:
     """Return what to write for a loss on an array's outputs in which an error came up; None for other errors."""
     while trace is not None:
-        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
-        if code.co_filename == F.__file__ and code.co_name in ("nll_loss", *_LOSSES.values()):
-            outputs: Any = values.get("input")
-            count = _model_count(SimpleNamespace(next_functions=((getattr(outputs, "grad_fn", None), 0),)))
-            if count is not None:
-                return (
-                    f"dnnsuite: these are the outputs of {count} models, {list(outputs.shape)}: write "
-                    f"dnnsuite.nn.functional.{code.co_name}(outputs, targets).sum().backward(), one loss per model; "
-                    f"targets that all models share are dnnsuite.stack(targets, B={count})"
-                )
+        code = trace.tb_frame.f_code
+        if code.co_filename == F.__file__ and code.co_name.endswith(_ENDS_OF_NAMES):
+            for outputs in trace.tb_frame.f_locals.values():
+                grad_fn = getattr(outputs, "grad_fn", None) if isinstance(outputs, torch.Tensor) else None
+                count = _model_count(SimpleNamespace(next_functions=((grad_fn, 0),)))
+                if count is not None:
+                    return (
+                        f"dnnsuite: these are the outputs of {count} models, {list(outputs.shape)}: write "
+                        f"dnnsuite.nn.functional.{_call(code.co_name)}.sum().backward(), one loss per model; "
+                        f"targets that all models share are dnnsuite.stack(targets, B={count})"
+                    )
         trace = trace.tb_next
     return None
+
+
+def _call(name: str, more: str = "") -> str:
+    """Return a call of torch's function of this name, with the arguments that have no default."""
+    words = {"input": "outputs", "target": "targets"}
+    required = [p.name for p in inspect.signature(getattr(F, name)).parameters.values() if p.default is p.empty]
+    return f"{name}({', '.join(words.get(one, one) for one in required)}{more})"
 
 
 def _look(outputs: Sequence[Any]) -> None:
@@ -116,14 +135,35 @@ def _check(root: Any) -> None:
                 f"this is the mean of the losses of {found} models, which gives each 1/{found} of its own gradient: "
                 "write losses.sum().backward()"
             )
-        kind = node.name().removesuffix("Backward0")
-        name = _LOSSES.get(kind) or _composed_loss(node)
-        how = ", reduction='batchmean'" if name == "kl_div" else ""
+        name = _name(node)
+        how = ", reduction='batchmean'" if name == "kl_div" and _composed_loss(node) else ""
         raise InvalidArgument(
             f"this loss is one mean over the outputs of {found} models, which gives each 1/{found} of its own "
-            f"gradient: write dnnsuite.nn.functional.{name or 'mse_loss'}(outputs, targets{how}).sum().backward(), "
-            f"with {'the' if name else 'any'} loss of dnnsuite.nn.functional, which is one per model"
+            f"gradient: write dnnsuite.nn.functional.{_call(name or 'mse_loss', how)}.sum().backward(), "
+            + ("which returns one loss per model" if name else "or another loss there: they return one loss per model")
         )
+
+
+def _name(mean: Any) -> str | None:
+    """Return torch's name of the loss that made this node; None for a formula."""
+    kind, *inner = _names(_behind(mean))
+    if kind.startswith("NllLoss") and inner[:1] != ["LogSoftmax"]:
+        return "nll_loss"
+    composed = (name for key, name in _COMPOSED_MEANS.items() if kind == "Mean" and tuple(inner[: len(key)]) == key)
+    return _LOSSES.get(kind) or next(composed, None) or _composed_loss(mean)
+
+
+def _behind(node: Any) -> list[Any]:
+    """Return the node and the nearest ones behind it, each the first that the one before is computed from."""
+    nodes: list[Any] = []
+    while node is not None and len(nodes) < _LONGEST_LOSS:
+        nodes.append(node)
+        node = next((inner for inner, _ in node.next_functions if inner is not None), None)
+    return nodes
+
+
+def _names(nodes: list[Any]) -> list[str]:
+    return [node.name().partition("Backward")[0] for node in nodes]
 
 
 def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
@@ -146,16 +186,17 @@ def _means(root: Any) -> Iterator[tuple[Any, list[Any]]]:
 def _composed_loss(node: Any) -> str | None:
     """Name the loss of log-probabilities that divides a sum by the size of dimension 0, in an array that of the models:
     cross_entropy with probabilities, and kl_div by "batchmean"."""
-    root, names = node, list[str]()
-    while node is not None and node.name() != "LogSoftmaxBackward0" and len(names) < 5:
-        names.append(node.name().partition("Backward")[0])
-        node = next((inner for inner, _ in node.next_functions if inner is not None), None)
-    name = _COMPOSED_LOSSES.get(tuple(names))
+    nodes = _behind(node)
+    names = _names(nodes)
+    if "LogSoftmax" not in names:
+        return None
+    last = names.index("LogSoftmax")
+    name = _COMPOSED_LOSSES.get(tuple(names[:last]))
     # What other nodes have saved is not looked at: in a checkpoint that would compute its forward again.
-    outputs = None if name is None else _saved(node, "result")
+    outputs = None if name is None else _saved(nodes[last], "result")
     if outputs is None or outputs.dim() < 3:
         return None
-    right = _saved(node, "dim") == 1 if name == "cross_entropy" else _is_number(root, len(outputs))
+    right = _saved(nodes[last], "dim") == 1 if name == "cross_entropy" else _is_number(node, len(outputs))
     return name if right else None
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Profiles of training runs: instruments over windows of steps, and tables of time and hardware use.
+"""Profiles of training runs: instruments that observe windows of steps, and tables of time and hardware use.
 
-Names are resolved when first used, so that importing this imports no instrument.
+Names are imported when they are first used, so that importing this package imports no instrument.
 """
 
 from __future__ import annotations

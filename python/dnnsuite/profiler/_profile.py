@@ -91,30 +91,30 @@ def profile(
     device: str | None = None,
     about: dict[str, Any] | None = None,
 ) -> Profile:
-    """Observe a training loop: `with profile(...) as p:` around it, `p.step()` after each of its steps.
+    """Observe a training loop: put `with profile(...) as p:` around it, and call `p.step()` after each step.
 
     Args:
-        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. A metric
-            that is not available on this machine becomes a row of `instruments` with the reason.
+        metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. If a
+            metric is not available on this machine, `instruments` has a row with the reason.
         schedule: steps to observe, from :func:`schedule`; all by default.
         instruments: further instruments, as names or objects; an unavailable one is an error.
-        on_ready: function that is called with the profile each time a window closes, for example
-            `lambda p: p.save("out")`.
-        synchronize: function that waits until the submitted steps are done, if `step` returns earlier; not needed on a
+        on_ready: function that is called with the profile each time a window closes, for example `lambda p:
+            p.save("out")`.
+        synchronize: function that waits until all submitted steps are done, if `step` returns earlier; not needed on a
             GPU.
         device: device of the loop, `cpu` or `cuda`; by default cuda once the process has used CUDA.
         about: properties of the job for the record: batch size, precision, items per step.
 
     Raises:
-        Unavailable: another profiler is at work, torch's included, or an instrument that was requested by name
-            is unavailable.
-        InvalidArgument: an unknown metric or instrument.
+        Unavailable: another profiler is active, for example torch's, or an instrument that was requested by name is
+            unavailable.
+        InvalidArgument: a metric or instrument is unknown.
     """
     return Profile(metrics, schedule, instruments, on_ready, synchronize, device or _device_in_use(), about or {})
 
 
 class Profile:
-    """Observations of a loop: complete after the `with` block, and up to the current window within it.
+    """Observations of a loop. They are complete after the `with` block; within it they end with the current window.
 
     Tables are attributes: `p.steps`, `p.phases`, `p.ops`. Times are nanoseconds of CLOCK_MONOTONIC; the definition of
     each column is in `table.attrs["definitions"]`.
@@ -156,11 +156,11 @@ class Profile:
             self.stop(f"{kind.__name__ if kind else 'an exception'} ended the loop")
 
     def start(self) -> None:
-        """Open the instruments; the first step begins. Called on entry to `with`.
+        """Open the instruments and begin the first step. `with` calls it.
 
         Raises:
             InvalidArgument: the profile was started before.
-            Unavailable: another profiler is at work.
+            Unavailable: another profiler is active.
         """
         if self._windows is not None:
             raise InvalidArgument("a profile observes one loop; make another one for the next")
@@ -182,7 +182,7 @@ class Profile:
             self._driver.step()
 
     def stop(self, why: str | None = None) -> None:
-        """End the loop and close the instruments. Idempotent. Called on leaving `with`."""
+        """End the loop and close the instruments. `with` calls it at the end; it may be called more than once."""
         if not self._open or self._owner != os.getpid():
             return
         windows = self._driver
@@ -210,19 +210,19 @@ class Profile:
 
     @property
     def instruments(self) -> pd.DataFrame:
-        """Table of the instruments: state of each, and for one that is unavailable the reason and the remedy."""
+        """Table of the instruments: the state of each, and the reason and the remedy if it is unavailable."""
         rows = [(each.name, "ok", "") for each in (self._windows.instruments if self._windows else [])]
         rows += [(each.name, f"unavailable: {each.why}", each.remedy) for each in self.absent]
         return pd.DataFrame(rows, columns=["instrument", "state", "remedy"])
 
     @property
     def overhead(self) -> Overhead | None:
-        """Cost of the instruments per step; None if no step ran without them."""
+        """Cost of the instruments per step; None if every step ran with them."""
         return overhead(self._driver.steps, self._loops_own_warmup())
 
     @property
     def ran(self) -> int:
-        """Number of steps that the loop has made, observed or not."""
+        """Number of steps of the loop, observed or not."""
         return self._driver.index
 
     @property
@@ -232,7 +232,7 @@ class Profile:
 
     @property
     def quiet(self) -> list[LoopStep]:
-        """Steps without instruments, after the loop's own warm-up; use them for a rate."""
+        """Steps without instruments, after the loop's own warm-up. Use them to compute a rate."""
         skip = self._loops_own_warmup()
         return [step for step in self._driver.steps if step.phase == Phase.OFF.value and step.step >= skip]
 
@@ -241,13 +241,13 @@ class Profile:
 
     @property
     def loader_workers(self) -> int | None:
-        """`num_workers` of the DataLoader that the loop waited for; None where there was none."""
+        """`num_workers` of the DataLoader that the loop waited for; None if there was none."""
         found = (getattr(each, "loader_workers", None) for each in self._driver.instruments)
         return next((workers for workers in found if workers is not None), None)
 
     @property
     def optimizer(self) -> OptimizerSeen | None:
-        """Optimizer that stepped last; None where none of torch.optim did."""
+        """The optimizer that stepped last; None if none from torch.optim did."""
         found = (getattr(each, "optimizer", None) for each in self._driver.instruments)
         return next((seen for seen in found if seen is not None), None)
 
@@ -263,7 +263,7 @@ class Profile:
 
     @property
     def advice(self) -> list[Advice]:
-        """Advice on what to do next, each with the rule behind it."""
+        """Advice on what to do next, with the rule behind each piece."""
         from .summary import advice
 
         return advice(self)
@@ -281,19 +281,19 @@ class Profile:
         return self.breakdown._repr_html_() if "breakdown" in self.tables else ""  # type: ignore[operator]
 
     def summary(self) -> str:
-        """Return the profile as a page of text: rate, breakdown, operators, overhead, what to do next."""
+        """Return the profile as a page of text: rate, breakdown, operators, overhead and what to do next."""
         from .summary import summary
 
         return summary(self)
 
     def record(self) -> dict[str, Any]:
-        """Return everything except the tables, as in `profile.json`."""
+        """Return everything except the tables, as written to `profile.json`."""
         from .summary import record
 
         return record(self)
 
     def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
-        """Write a CSV per table, their definitions, the trace, figures, the summary; returns the files."""
+        """Write a CSV file per table, their definitions, the trace, the figures and the summary. Returns the files."""
         from .files import save
 
         return save(self, Path(directory), figures)

@@ -39,7 +39,10 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Off for `skip_first` steps, then cycles of `wait` off, `warmup` and `active`; `repeat` 0 repeats to the end."""
+    """Steps to observe: `skip_first` steps off, then cycles of `wait` steps off, `warmup` and `active`.
+
+    If `repeat` is 0, cycles are repeated until the loop ends.
+    """
 
     skip_first: int
     wait: int
@@ -62,12 +65,12 @@ class Schedule:
 
     @property
     def first_active(self) -> int:
-        """First step that is kept."""
+        """The first step whose results are kept."""
         return self.skip_first + self.wait + self.warmup
 
     @property
     def steps(self) -> int | None:
-        """Number of steps until the last window closes; None without an end."""
+        """Number of steps until the last window closes; None if there is no last window."""
         cycle = self.wait + self.warmup + self.active
         return self.skip_first + self.repeat * cycle if self.repeat else None
 
@@ -85,10 +88,11 @@ def schedule(
     """Choose the steps to observe, with the arguments of `torch.profiler.schedule` or of TBD's scripts.
 
     Args:
-        skip_first: steps before the first cycle, not observed.
-        wait, warmup, active: steps of each cycle without instruments, with instruments whose results are dropped, and
-            with results kept. The overhead is measured against the waiting steps, so it needs `wait`.
-        repeat: number of cycles; with 0 they are repeated until the loop ends.
+        skip_first: number of steps before the first cycle, which are not observed.
+        wait, warmup, active: number of steps of each cycle that run without instruments, with instruments whose results
+            are dropped, and with results that are kept. The overhead is measured against the waiting steps, so it needs
+            `wait`.
+        repeat: number of cycles; 0 repeats them until the loop ends.
         start_iteration: the first iteration that is kept, instead of `skip_first` and `wait`.
         profile_iterations: number of iterations that are kept, once, instead of `active` and `repeat`.
 

@@ -18,9 +18,9 @@ from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, some_of
 
 @runtime_checkable
 class Instrument(Protocol):
-    """Source of measurements: opened once, started and stopped once for each window, closed once.
+    """Source of measurements. It is opened once, started and stopped once for each window, and closed once.
 
-    Times are int64 nanoseconds of CLOCK_MONOTONIC (:func:`dnnsuite.timing.now_ns`) in columns `t0_ns`, `t1_ns`.
+    Times are int64 nanoseconds of CLOCK_MONOTONIC (:func:`dnnsuite.timing.now_ns`), in columns `t0_ns` and `t1_ns`.
     """
 
     name: str
@@ -30,28 +30,28 @@ class Instrument(Protocol):
         """Acquire the resources of the instrument.
 
         Raises:
-            Unavailable: something is missing. The message names it, the places searched and a remedy; nothing is held
-                afterwards.
+            Unavailable: something is missing. The message names it, the places that were searched and a remedy; no
+                resource is held afterwards.
         """
 
     def start(self) -> None:
-        """Open a window. May be called again after :meth:`stop`."""
+        """Open a window. It may be called again after :meth:`stop`."""
 
     def step(self, index: int) -> None:
-        """End step `index` of the window, counted from 0; nothing where what is recorded carries its time."""
+        """End step `index` of the window, counted from 0. Instruments whose records contain their time do nothing."""
         return
 
     def stop(self) -> None:
         """Close the window; its results are complete on return."""
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the results of all windows by the name of their table; see :func:`define`."""
+        """Return the results of all windows as tables, by name; see :func:`define`."""
 
     def notes(self) -> list[str]:
-        """List remarks for the reader: dropped records, multiplexing, refusals."""
+        """Return remarks for the reader, for example dropped records, multiplexing or refusals."""
 
     def close(self) -> None:
-        """Release everything, also after a failure. Idempotent."""
+        """Release everything, also after a failure. It may be called more than once."""
 
 
 class SessionInstrument(Instrument):
@@ -72,11 +72,11 @@ class SessionInstrument(Instrument):
 
 
 def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
-    """Put a definition of each column of `table` into `table.attrs["definitions"]`; return `table`.
+    """Put a definition of each column of `table` into `table.attrs["definitions"]`, and return `table`.
 
     Args:
-        table: a table of an instrument, or what follows from one.
-        meanings: meaning and unit of each column; those of columns that the table does not have are ignored.
+        table: a table of an instrument, or one computed from it.
+        meanings: meaning and unit of each column; entries for columns that the table does not have are ignored.
 
     Raises:
         InvalidArgument: a column has no meaning.
@@ -89,7 +89,7 @@ def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
 
 
 def definitions(table: pd.DataFrame) -> dict[str, str]:
-    """Return the definition of each column of `table`, as :func:`define` put it there."""
+    """Return the definition of each column of `table`, from :func:`define`."""
     found: dict[str, str] = table.attrs.get("definitions", {})
     return dict(found)
 

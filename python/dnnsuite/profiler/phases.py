@@ -238,7 +238,7 @@ _CUTS = {*(("optimizer", inner) for inner in (CLOSURE, "forward", "backward", "d
 
 
 class SpansInstrument(Instrument):
-    """The spans of a :class:`dnnsuite.timing.Spans` as table `spans` of a profile."""
+    """Instrument that adds the spans of a :class:`dnnsuite.timing.Spans` to a profile, as table `spans`."""
 
     name = "spans"
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import pandas as pd
-from .._shown import duration, number, percent, wrapped
+from .._shown import WIDTH, duration, number, percent, wrapped
 from .._shown import rate as shown_rate
 from ..errors import InvalidArgument
 from ..timing import batch_means
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from ._profile import Profile
     from .roofline import Roofline
 
-_BAR = 16
+_BAR = 10
 _OPERATORS = 8
-_WIDTH = 100  # characters of a line
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,10 @@ def summary(profile: Profile) -> str:
 
 
 def _lines(profile: Profile) -> Iterator[str]:
-    yield _title(profile)
+    yield from wrapped(_title(profile), rest="  ")
     yield ""
     if not profile.active:
-        yield "no step was observed: " + _why_nothing(profile)
+        yield from wrapped("no step was observed: " + _why_nothing(profile), rest="  ")
         return
     if "step_is" in profile.about:
         yield from wrapped(profile.about["step_is"], f"  {'steps':<12} ")
@@ -155,7 +154,8 @@ def _facts_lines(profile: Profile) -> Iterator[str]:
     yield f"  {'observed':<12} {steps} in {windows} window{plural}, from step {observed[0].step}"
     busy, displaced = cpu_busy_pct(profile), displaced_pct(profile)
     if busy is not None and displaced is not None:
-        yield f"  {'CPUs':<12} {percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"
+        text = f"{percent(busy)} busy with this process; its loop waited {percent(displaced)} of the time"
+        yield from wrapped(text, f"  {'CPUs':<12} ")
     yield from _arithmetic_lines(profile)
     cost = profile.overhead
     unknown = "not measured: no step ran without instruments beside a window; give the schedule some, e.g. wait=5"
@@ -172,7 +172,7 @@ def _arithmetic_lines(profile: Profile) -> Iterator[str]:
     near = "dnnsuite roofline measures the peak"
     if roof is not None:
         near = f"{percent(roof.summary.pct_of_peak)} of the measured peak"
-    yield f"  {'arithmetic':<12} {number(speed / 1e9)} GFLOP/s (analytic), {near}"
+    yield from wrapped(f"{number(speed / 1e9)} GFLOP/s (analytic), {near}", f"  {'arithmetic':<12} ")
 
 
 def _rate_text(found: Rate, about: dict[str, Any]) -> str:
@@ -186,15 +186,16 @@ def _rate_text(found: Rate, about: dict[str, Any]) -> str:
 
 def _breakdown_lines(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None:
-        yield "where the time goes is not known: no instrument saw operators or kernels (--metrics timeline does)"
+        text = "where the time goes is not known: no instrument saw operators or kernels (--metrics timeline does)"
+        yield from wrapped(text, rest="  ")
         return
     whole_ms = table["ms_per_step"].sum()
     yield f"where the {duration(whole_ms / 1e3)} of a step go"
     for row in table.itertuples(index=False):
         name, ms, share, meaning = row
         bar = "#" * round(_BAR * share / 100)
-        yield from wrapped(meaning, f"  {name:<14}{share:6.1f} %  {ms:9.3f} ms  {bar:<{_BAR}}  ")
-    yield f"  {'':<14}{table['share_pct'].sum():6.1f} %  {whole_ms:9.3f} ms"
+        yield from wrapped(meaning, f"  {name:<13}{share:6.1f} %{ms:10.3f} ms  {bar:<{_BAR}} ")
+    yield f"  {'':<13}{table['share_pct'].sum():6.1f} %{whole_ms:10.3f} ms"
     yield from wrapped(REMARK, "  ")
 
 
@@ -205,8 +206,8 @@ def _operator_lines(table: pd.DataFrame | None) -> Iterator[str]:
     yield f"operators with the most self time (of {len(table)})"
     for row in table.head(_OPERATORS).itertuples(index=False):
         name, kind, calls, ms, share = row
-        line = f"  {share:5.1f} %  {ms:9.3f} ms  {calls:8.1f} calls  {kind:<13} {name}"
-        yield line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
+        line = f"  {share:5.1f} %{ms:10.3f} ms{calls:9.1f} calls  {kind:<13} {name}"
+        yield line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
 
 
 def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
@@ -216,8 +217,8 @@ def _memory_lines(table: pd.DataFrame | None) -> Iterator[str]:
     yield "memory at its peak in a step"
     for row in table.to_dict("records"):
         size, each = float(row["bytes"]), float(row["bytes_per_model"])
-        own = "" if size == each else f"  ({each / 1e6:.3f} MB per model)"
-        yield from wrapped(row["definition"], f"  {row['class']:<20}{size / 1e6:11.3f} MB{own}  ")
+        own = "" if size == each else f" ({each / 1e6:.3f} MB per model)"
+        yield from wrapped(row["definition"] + own, f"  {row['class']:<20}{size / 1e6:11.3f} MB  ")
 
 
 def flops_per_s(profile: Profile) -> float | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reports on runs, a pure function of their directories."""
+"""Reports on runs, made only from the files in their directories."""
 
 from ..results.pool import UnlikeRuns
 from ._costs import Costs

@@ -29,7 +29,14 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Costs:
-    """Prices given by the user: of the machine and per hour, with a currency; and its power in watts."""
+    """Prices that the user gave, and the power of the machine.
+
+    Attributes:
+        price: price of the machine.
+        per_hour: cost of an hour of the machine.
+        watts: power of the machine, W.
+        currency: currency of both prices, for example EUR.
+    """
 
     price: float | None = None
     per_hour: float | None = None

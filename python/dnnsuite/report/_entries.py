@@ -35,14 +35,16 @@ _OF_SUITES = ("suite", "mila")  # kinds of runs that the original suite's target
 
 @dataclass(frozen=True)
 class ReportEntry:
-    """One execution: a job, in one run of the suite, on one device.
+    """One execution of a job, in one run of the suite, on one device.
 
-    Rates are items per second of wall time, NaN where it failed: `rate` in the job's own `unit`, `seed_rate` in what
-    the original suite counted, which is what its targets are in, with batches from `seed_feed`; `loaded_rate` is the
-    second rate of a job that was also measured with a loader. `interval` is that of `rate` within the run. `base` is
-    the job's name without its variant. `conditions` are what must agree between entries for their rates to be pooled.
-    `quality` is the measure on held-out data beside its target, which was `missed` or not; `weight` is of the score.
-    `counts`: all copies of its run were measured, `results.pool.whole_runs` says.
+    Rates are items per second of wall time, NaN if the execution failed: `rate` in the job's own `unit`, and
+    `seed_rate` in the unit of the original suite and of its targets, with batches from `seed_feed`. `loaded_rate` is
+    the second rate of a job that was also measured with a loader. `interval` is the interval of `rate` within the run.
+
+    `base` is the job's name without its variant. `conditions` must agree between entries whose rates are pooled.
+    `quality` is the metric on held-out data beside its target, and `missed` says whether the target was missed.
+    `weight` is the weight in the score. `counts` is True if all copies of the run were measured, see
+    `results.pool.whole_runs`.
     """
 
     job: str
@@ -80,7 +82,7 @@ class ReportEntry:
 
     @property
     def bench(self) -> str:
-        """Name of the job in targets: without the variant of a jobs file."""
+        """Name of the job in files of targets: without the variant of a jobs file."""
         return self.base or self.job
 
     @property
@@ -90,7 +92,7 @@ class ReportEntry:
 
     @property
     def inconclusive(self) -> bool:
-        """True if its rate is known too badly to be told: the machine was busy."""
+        """True if the machine was too busy to measure the rate."""
         return any(flag.startswith("inconclusive") for flag in self.flags)
 
 

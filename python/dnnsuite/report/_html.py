@@ -34,7 +34,7 @@ _VARIANCE = ["runs", "between_runs_pct", "between_devices_pct", "flags"]
 
 
 def html(report: SuiteReport) -> str:
-    """Return the whole report. Everything in it that came from a file is escaped."""
+    """Render the whole report as an HTML page. Everything in it that came from a file is escaped."""
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)

@@ -23,10 +23,10 @@ def browser() -> str | None:
 
 
 def print_pdf(page: str, path: Path) -> None:
-    """Print an HTML page to a PDF file, whole or not at all; nothing is fetched from a network.
+    """Print an HTML page to a PDF file. The file is complete or absent, and nothing is fetched from a network.
 
     Raises:
-        Unavailable: there is no browser, or it does not print.
+        Unavailable: there is no browser, or it cannot print.
         OutputError: the file cannot be written.
     """
     program = browser()

@@ -31,12 +31,13 @@ _JOB = ("job",)  # a row of a report; what it pools must be alike
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """Parts of a report, which renderers show. A part that was not requested or not measured is None.
+    """The parts of a report, which are rendered as text, Markdown or HTML. A part that was not requested or not
+    measured is None.
 
-    `machine` has the conditions that all entries share, and where and when they ran; `differing` has those in which
-    jobs differ, with the jobs of each value. `uncompared` has the reasons why the rate of a job must not be compared
-    with its target, `not_run` the jobs of the suite without a run, `costs` the cost of items at `prices`, and
-    `problems` a sentence for each damaged record, which is left out.
+    `machine` has the conditions that all entries share, and where and when they ran. `differing` has the conditions in
+    which jobs differ, with the jobs for each value. `uncompared` says why the rate of a job must not be compared with
+    its target. `not_run` lists the jobs of the suite without a run, `costs` the cost of items at `prices`, and
+    `problems` has a sentence for each damaged record, which is left out.
     """
 
     title: str
@@ -63,13 +64,13 @@ class SuiteReport:
 
     @property
     def passed(self) -> bool:
-        """True if every statistic passes, nothing failed, every job has learned what it should have, and every one that
-        has a target machine was compared with it."""
+        """True if every statistic passes, nothing failed, every job reached its target of learning, and every job with
+        a target machine was compared with it."""
         return self.verdict == "PASS"
 
     @property
     def learned(self) -> dict[str, str]:
-        """Metric and target of each job, from its last execution or from the first that missed the target."""
+        """Metric and target of each job, from its last execution, or from the first one that missed the target."""
         found = {}
         for job, of_job in by_job(entry for entry in self.entries if entry.quality).items():
             missed = [entry for entry in of_job if entry.missed]
@@ -79,15 +80,18 @@ class SuiteReport:
 
     @property
     def missed(self) -> dict[str, str]:
-        """The jobs that missed their target; their rates belong to a training that does not work."""
+        """Jobs that missed their target. Their rates mean nothing, because the training does not work."""
         missed = {entry.job for entry in self.entries if entry.missed}
         return {job: said for job, said in self.learned.items() if job in missed}
 
     @property
     def verdict(self) -> str:
-        """PASS, FAIL, NOT COMPARABLE (what was compared passes, and some jobs must not be compared), INCONCLUSIVE (the
-        machine was too busy to tell a rate), or NOT ENOUGH RUNS: nothing failed, and the suite is too short for its
-        statistics."""
+        """PASS, FAIL, NOT COMPARABLE, INCONCLUSIVE or NOT ENOUGH RUNS.
+
+        NOT COMPARABLE: everything that was compared passes, but some jobs must not be compared. INCONCLUSIVE: the
+        machine was too busy to measure a rate. NOT ENOUGH RUNS: nothing failed, but there are too few runs for the
+        statistics.
+        """
         if self.failures or self.missed:
             return "FAIL"
         if any(entry.inconclusive for entry in self.entries):
@@ -99,13 +103,13 @@ class SuiteReport:
 
     @property
     def below(self) -> list[tuple[str, float]]:
-        """(job, difference as a fraction) of those slower than their target, the slowest first."""
+        """Jobs that are slower than their target, with the difference as a fraction, the slowest first."""
         low = self.seed["diff"][self.seed["diff"] < 0].sort_values()
         return [(str(job), float(diff)) for job, diff in low.items()]
 
     @property
     def headline(self) -> str:
-        """The verdict in words, with its rule; the original's rule is the mean over all jobs."""
+        """The verdict in words, with its rule. The original's rule is the mean over all jobs."""
         if self.verdict == "NOT ENOUGH RUNS":
             return f"NOT ENOUGH RUNS: {self.summary['runs'].min()} of {LEAST_RUNS}"
         if self.verdict == "INCONCLUSIVE":
@@ -118,7 +122,7 @@ class SuiteReport:
         return "PASS on the mean of all jobs" if self.below else "PASS"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them; NaN is None."""
+        """Return plain values for JSON; NaN becomes None."""
         score = self.score and {
             **vars(self.score), "score": self.score.value, "price_per_point": self.score.price_per_point,
         }  # fmt: skip
@@ -144,7 +148,7 @@ Report = SuiteReport  # its name in earlier versions
 
 
 def read(directories: Sequence[Path], name: str | None = None) -> list[ReportEntry]:
-    """All entries below `directories`, of the suite called `name` if that is given.
+    """Read all entries below `directories`, or only those of the suite called `name`.
 
     Raises:
         InvalidArgument: a directory is missing, or nothing in it can be read; the message names it.
@@ -170,22 +174,22 @@ def make(
     """Make a report on the runs below `directories`.
 
     Args:
-        directories: outputs of runs, as :func:`dnnsuite.results.load` takes them. Runs of a suite get its table,
-            targets and score; other runs get rates, intervals and failures.
-        name: name of the suite; others in the directories are left out.
-        target: V100, MI50, RTX, or a CSV file of targets. Differences and a score need one.
+        directories: outputs of runs, as for :func:`dnnsuite.results.load`. Runs of a suite get its table, targets and
+            score; other runs get rates, intervals and failures.
+        name: name of the suite; other suites in the directories are left out.
+        target: V100, MI50, RTX, or a CSV file of targets. It is needed for differences and a score.
         title: title of the page.
         exclude: jobs to leave out.
         price: price of the machine.
         cost_per_hour: cost of an hour of the machine.
-        currency: currency of both, for example EUR.
+        currency: currency of both prices, for example EUR.
         watts: power of the machine, W.
         jobs: number of jobs that must have a row; by default the original's 19, or all jobs of another suite.
         alone: directories of the same suite with one copy of each job; they add a table of interference.
-        allow_unlike: report on runs that differ in what ran or where, and note it.
+        allow_unlike: report on runs even if the work or the machine differs, and add a note.
 
     Returns:
-        The report; `print` shows it, and its methods render it as HTML, PDF and Markdown.
+        The report. `print` shows it, and `html` and `markdown` render it.
 
     Raises:
         UnlikeRuns: the runs differ, and that is not allowed.
@@ -392,7 +396,7 @@ def _failed(entry: ReportEntry) -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """Return values as JSON has them: of a table a list of rows, of a number that is not finite None."""
+    """Convert a value for JSON: a table becomes a list of rows, a number that is not finite becomes None."""
     if hasattr(value, "reset_index"):
         return plain(value.reset_index().to_dict("records"))
     if isinstance(value, Mapping):

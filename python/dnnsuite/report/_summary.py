@@ -22,7 +22,7 @@ DEFINITIONS = {
     "low_per_s": "lower end of the 95 % interval of rate_per_s: t over runs, on logarithms",
     "high_per_s": "upper end of it",
     "machine_per_s": "items per second of the whole machine: copies x rate_per_s",
-    "with_loader_per_s": "rate_per_s of jobs whose batches lie in memory, measured once more with a loader of files",
+    "with_loader_per_s": "rate_per_s of jobs whose batches are in memory, measured again with a loader of files",
     "between_runs_pct": "sample standard deviation over runs / rate, in percent",
     "between_devices_pct": "(fastest - slowest device) / rate, of the devices' means over runs, in percent",
     "failed": "executions that gave no rate",

@@ -95,7 +95,7 @@ def where(entry: ReportEntry) -> str:
 
 
 def style_seed(report: SuiteReport) -> str:
-    """Return the table and the statistics of the original's README."""
+    """Render the table and the statistics in the format of the original's README."""
     import pandas
 
     if not report.statistics:
@@ -109,7 +109,7 @@ def style_seed(report: SuiteReport) -> str:
 
 
 def style_score(report: SuiteReport) -> str:
-    """Return the table and the score of the original's last version."""
+    """Render the table and the score in the format of the original's last version."""
     if report.score is None or report.scored is None:
         return (
             "no score: nothing here may be compared with the target; the notes say why"
@@ -181,7 +181,7 @@ def definitions(report: SuiteReport) -> dict[str, str]:
 
 
 def text(report: SuiteReport) -> str:
-    """Render the whole report for a terminal."""
+    """Render the whole report as text for a terminal."""
     parts = [
         report.title,
         "=" * len(report.title),

@@ -20,13 +20,18 @@ _FAIL_ON = re.compile(r"(?P<verdict>[a-z]+)(?::(?P<percent>\d+(?:\.\d+)?)\s*%?)?
 
 @dataclass(frozen=True)
 class FailOn:
-    """Condition on which a comparison fails: a verdict, for `slower` and `faster` with the least percentage."""
+    """A condition under which a comparison fails.
+
+    Attributes:
+        verdict: the verdict that fails it, for example `slower`.
+        percent: smallest change that counts, for `slower` and `faster`.
+    """
 
     verdict: str
     percent: float = 0.0
 
     def meets(self, found: Compared) -> bool:
-        """True if the comparison fails on this point; on `failed`, if any run of the candidate failed there."""
+        """Return True if the comparison fails on this point; for `failed`, if any run of the candidate failed there."""
         if self.verdict == "failed" and found.failed[1]:
             return True
         if found.verdict != self.verdict:
@@ -34,8 +39,10 @@ class FailOn:
         return self.verdict not in ("slower", "faster") or abs(found.change_pct) >= self.percent - _ROUNDING
 
     def settled(self, found: Compared) -> bool:
-        """True if it is known whether the comparison fails on this point: of an inconclusive one, if its interval has
-        no change that is large enough."""
+        """Return True if it is certain whether the comparison fails on this point.
+
+        An inconclusive point is settled if its interval contains no change that is large enough.
+        """
         if found.verdict == "missing":
             return self.verdict == "missing"
         if found.verdict != "inconclusive" or self.verdict not in ("slower", "faster"):
@@ -45,10 +52,10 @@ class FailOn:
 
 
 def fail_on(words: Sequence[str]) -> list[FailOn]:
-    """Conditions as they are written on a command line: `slower:5%`, `failed`, or several with commas.
+    """Parse conditions from a command line: `slower:5%`, `failed`, or several separated by commas.
 
     Raises:
-        InvalidArgument: one is no verdict with a percentage.
+        InvalidArgument: a condition is not a verdict with an optional percentage.
     """
     found = []
     for word in (part.strip() for each in words for part in each.split(",")):
@@ -63,12 +70,12 @@ def fail_on(words: Sequence[str]) -> list[FailOn]:
 
 
 def comparison_text(points: Sequence[Compared], names: tuple[str, str], failing: Sequence[FailOn] = ()) -> str:
-    """Render a comparison as plain text: the table, and remarks.
+    """Render a comparison as plain text: the table, followed by remarks.
 
     Args:
         points: verdicts, from :func:`dnnsuite.results.compare`.
         names: names of the baseline and of the candidate.
-        failing: conditions on which the comparison fails.
+        failing: conditions under which the comparison fails.
     """
     table = aligned([_HEAD, *map(_cells, points)], left=(0, 6))
     said = [f"baseline   {names[0]}", f"candidate  {names[1]}", "", *table, ""]
@@ -81,7 +88,7 @@ def comparison_markdown(points: Sequence[Compared], names: tuple[str, str], fail
     Args:
         points: verdicts, from :func:`dnnsuite.results.compare`.
         names: names of the baseline and of the candidate.
-        failing: conditions on which the comparison fails.
+        failing: conditions under which the comparison fails.
     """
     order = {
         verdict: i for i, verdict in enumerate(("failed", "slower", "unlike", "missing", "faster", "inconclusive"))

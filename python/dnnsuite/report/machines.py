@@ -39,11 +39,14 @@ class Machines:
 
     Attributes:
         names: names of the baseline and of the candidate.
-        systems: facts about each, by name.
-        points: the jobs, as :func:`dnnsuite.results.compare` judges them.
-        table: a row per job: `unit`, and for each machine `a_` and `b_` its items per second, cost per million items
-            and joules per item; `speed`, `cost` and `energy` are the candidate's over the baseline's.
-        means: weighted geometric means of `speed`, `cost` and `energy` over the jobs; NaN where one is not known.
+        systems: facts about each of them, by name.
+        points: a verdict for each job, from :func:`dnnsuite.results.compare`.
+        table: a row per job, with its `unit`. Columns that begin with `a_` (baseline) and `b_` (candidate) have items
+            per second, cost per million items and joules per item; `speed`, `cost` and `energy` are those of the
+            candidate divided by those of the baseline.
+        means: weighted geometric means of `speed`, `cost` and `energy` over the jobs; NaN if a value is unknown.
+        currency: currency of the prices.
+        prices: prices and power of each.
     """
 
     names: tuple[str, str]
@@ -68,13 +71,13 @@ class Machines:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them; NaN is None."""
+        """Return plain values for JSON; NaN becomes None."""
         names = ("names", "systems", "currency", "means")
         found: dict[str, Any] = plain({**{name: getattr(self, name) for name in names}, "jobs": self.table})
         return found
 
     def html(self) -> str:
-        """Return one page that needs nothing else: both machines, the decisive numbers, each job, a figure."""
+        """Return a self-contained page: both machines, the decisive numbers, each job and a figure."""
         import jinja2
         from matplotlib.figure import Figure
 
@@ -108,13 +111,13 @@ def machines(
     names: tuple[str, str],
     costs: Sequence[Costs],
 ) -> Machines:
-    """Put two machines side by side.
+    """Compare two machines side by side.
 
     Args:
         tables: runs of the baseline and of the candidate, from :func:`dnnsuite.results.load`.
-        points: their comparison.
-        names: names of the two.
-        costs: price of an hour and power of each.
+        points: their comparison, from :func:`dnnsuite.results.compare`.
+        names: names of the two machines.
+        costs: price per hour and power of each.
     """
     import pandas as pd
 
@@ -155,10 +158,10 @@ def machines(
 
 
 def costs_of_two(per_hour: str | None, watts: str | None, currency: str) -> list[Costs]:
-    """Read `--cost-per-hour 2.1,3.4` and `--watts 400,650`: the baseline's, then the candidate's.
+    """Read the values of `--cost-per-hour 2.1,3.4` and `--watts 400,650`: first the baseline's, then the candidate's.
 
     Raises:
-        InvalidArgument: not two numbers, or one that is not positive.
+        InvalidArgument: there are not two numbers, or one is not positive.
     """
     pairs = [_two(flag, given) for flag, given in (("--cost-per-hour", per_hour), ("--watts", watts))]
     return [Costs(per_hour=pairs[0][i], watts=pairs[1][i], currency=currency) for i in range(2)]

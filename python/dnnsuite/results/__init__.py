@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Runs as one tidy table, and statistics of it. Reads only the files of runs.
+"""Runs as one tidy table, and statistics of it. Only the files of runs are read.
 
-`load` takes any mixture of directories; `summarize` and `wide` reduce its table, and pool only comparable runs.
+`load` accepts any mixture of directories. `summarize` and `wide` reduce its table, and pool only comparable runs.
 """
 
 from .batch_sizes import by_batch_size, knee

@@ -20,11 +20,12 @@ _CURVE = ("job", "device", "mode", "precision", "B")
 
 
 def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """Return a row for each job, device, mode, precision, B and batch size, sizes in order. Pure.
+    """Return a row for each job, device, mode, precision, B and batch size, with batch sizes in increasing order.
 
-    Columns: those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (of the rate per
-    doubling of the batch, over the size before), knee, runs, failed, message. A size that failed has no rate; its
-    status is the class of its failure. A size measured on a machine that was too busy has none, and is `inconclusive`.
+    The columns are those, status, rate, rate_low, rate_high, unit, ms_per_step, peak_memory_bytes, gain_pct (increase
+    of the rate per doubling of the batch, over the previous size), knee, runs, failed and message. A size that failed
+    has no rate, and its status is the kind of failure. A size that was measured on a busy machine has no rate either,
+    and its status is `inconclusive`.
 
     Args:
         table: table from :func:`load`.
@@ -83,14 +84,15 @@ def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
 
 
 def knee(sizes: Sequence[int], rates: Sequence[float]) -> int | None:
-    """Find the knee: the smallest batch size beyond which no larger one gains a part `GAIN` of the rate per doubling.
+    """Find the knee: the smallest batch size beyond which doubling the batch never adds the fraction `GAIN` to the
+    rate.
 
     Args:
-        sizes: batch sizes in order.
-        rates: rate of each, items per second.
+        sizes: batch sizes in increasing order.
+        rates: rate of each size, items per second.
 
     Returns:
-        The size; None if even the largest size gains that much, or if there are not two sizes.
+        The size; None if even the largest size still gains that much, or if there are fewer than two sizes.
 
     >>> from dnnsuite import results
     >>> results.knee([1, 2, 4, 8, 16], [100, 190, 350, 400, 405])

@@ -36,21 +36,22 @@ _MANY = 100_000  # more runs than anybody makes: "more" stands for it
 
 @dataclass(frozen=True)
 class Compared:
-    """One point of the baseline and of a candidate.
+    """The verdict on one point: the baseline against a candidate.
 
     Attributes:
-        point: the job, with variant, mode, precision and B where points differ in them.
-        verdict: one of `VERDICTS`. `unlike` was measured under other conditions, `failed` failed in the candidate, and
-            `missing` has no run, or failed in the baseline.
-        ratio: speed of the candidate over the baseline's, with its 95 % interval `low` to `high`; above 1 is faster.
-        baseline, candidate: geometric means of the runs, in `unit`; for independent runs `ratio` is their ratio.
-        runs: numbers of runs of the baseline and the candidate that count.
-        more_runs: further runs of each side that an inconclusive verdict needs; None if unknown.
-        method: `paired` if the runs of both alternated on one machine, else `unpaired`.
-        reasons: why there is no verdict on speed, or how it was found.
-        failed: runs of both that do not count: they failed, or one of several copies did.
+        point: the job, with variant, mode, precision and B if points differ in them.
+        verdict: one of `VERDICTS`. `unlike` means measured under other conditions, `failed` that the candidate failed,
+            and `missing` that there is no run, or that the baseline failed.
+        ratio: speed of the candidate divided by that of the baseline, with its 95 % interval `low` to `high`; above 1
+            is faster.
+        baseline, candidate: geometric means of the runs, in `unit`; if runs are independent, `ratio` is their ratio.
+        runs: numbers of runs of the baseline and of the candidate that count.
+        more_runs: number of further runs of each side that would settle an inconclusive verdict; None if unknown.
+        method: `paired` if the runs of both sides alternated on one machine, else `unpaired`.
+        reasons: why there is no verdict on speed, or how it was reached.
+        failed: numbers of runs of each side that do not count, because they or another copy failed.
         remarks: notes on runs that failed or were disturbed.
-        weight: weight in the one number of all points, from the file of the suite.
+        weight: weight in the mean over all points, from the file of the suite.
     """
 
     point: str
@@ -71,11 +72,11 @@ class Compared:
 
     @property
     def change_pct(self) -> float:
-        """Change of the speed in percent: negative is slower."""
+        """Change of the speed in percent; negative is slower."""
         return 100 * (self.ratio - 1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them; NaN is None."""
+        """Return plain values for JSON; NaN becomes None."""
         plain = {**asdict(self), "change_pct": self.change_pct}
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
@@ -108,16 +109,16 @@ def compare(
     method: str = "auto",
     ignoring: Sequence[str] = (),
 ) -> list[Compared]:
-    """Compare the points of two tables of :func:`dnnsuite.results.load`.
+    """Compare the points of two tables from :func:`dnnsuite.results.load`.
 
-    The speed of a run is its rate (or, for a metric in seconds, one over it); copies that share the machine are one
-    run. Logarithms of the speeds are compared by Student's t: of pairs if the runs alternated on one machine, else by
-    Welch's test.
+    The speed of a run is its rate, or the inverse of a metric in seconds; copies that share the machine are one run.
+    Logarithms of speeds are compared by Student's t-test: paired if the runs alternated on one machine, otherwise
+    Welch's.
 
     Args:
         baseline: table of the runs to compare with.
         candidate: table of the runs to judge.
-        threshold: smallest change that counts, as a fraction; within it two points are the same.
+        threshold: smallest change that counts, as a fraction; smaller changes are `same`.
         metric: metric of whole runs, for example `throughput`.
         method: `auto`, `paired` or `unpaired`.
         ignoring: conditions that may differ, from :func:`across`.
@@ -126,7 +127,7 @@ def compare(
         A verdict for each point.
 
     Raises:
-        InvalidArgument: a bad threshold or method; no run of either has the metric.
+        InvalidArgument: the threshold or method is invalid, or no run of either table has the metric.
     """
     import pandas as pd
 

@@ -23,15 +23,16 @@ GAINS = (
 
 
 def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = False) -> pd.DataFrame:
-    """Divide the best array of each job and precision by one plain model alone and by the best concurrent processes.
+    """Divide the rate of the best array by that of one plain model alone, and of the best concurrent processes.
 
-    Columns `GAINS`. Best is the B with the largest mean rate, of arrays and of processes. Ratios are those of
-    runs that took turns, else geometric means over repeats, with 95 % intervals. NaN where nothing was measured.
+    There is a row for each job and precision, with the columns `GAINS`. The best array, and the best number of
+    processes, is that with the highest mean rate. Ratios come from runs that alternated if there are any, otherwise
+    from geometric means over repeats, and have 95 % intervals. Values that were not measured are NaN.
 
     Args:
         table: runs, from :func:`dnnsuite.results.load`.
+        metric: rates to divide; `PER_CPU_SECOND` are rates that change little on a busy machine.
         allow_unlike: pool runs of different machines or jobs.
-        metric: rates to divide; `PER_CPU_SECOND` are those that busy neighbours change little.
 
     Raises:
         UnlikeRuns: the runs must not be pooled; see `summarize`.
@@ -93,7 +94,7 @@ def _cell(cells: pd.DataFrame, mode: str, B: int) -> pd.DataFrame:
 
 
 def gains_markdown(found: pd.DataFrame) -> str:
-    """Return the rows as a Markdown table of ratios with their intervals."""
+    """Render the result of :func:`gains` as a Markdown table of ratios with their intervals."""
     heads = ("workload", "best B", "over serial", "over concurrent")
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for row in found.to_dict("records"):

@@ -27,22 +27,23 @@ _ONE_PROCESS = ("serial", "hfta")
 
 
 def save_hfta_tree(*directories: str | Path, to: str | Path) -> list[Path]:
-    """Write the finished runs of workflows as HFTA lays them out.
+    """Write the finished runs of workflows in HFTA's directory layout.
 
-    `TO/<job>/run<repeat>/<device>/<device model>/<precision>/<mode>/B<n>/[idx<i>/]timing.csv`, without `B<n>` for
-    serial, and `dcgm_metrics.csv` beside the processes if the run was monitored. If a point was measured again, the
-    last run counts. A folder that this function wrote is replaced.
+    Files are `TO/<job>/run<repeat>/<device>/<device model>/<precision>/<mode>/B<n>/[idx<i>/]timing.csv`, without `B<n>`
+    for serial, and `dcgm_metrics.csv` beside the processes if the run was monitored. If a point was measured again, the
+    last run counts. A folder that this function wrote before is replaced.
 
     Args:
-        directories: outputs of workflows; as for :func:`dnnsuite.results.load`.
-        to: the folder above the jobs'.
+        directories: outputs of workflows, as for :func:`dnnsuite.results.load`.
+        to: the folder in which each job gets a folder.
 
     Returns:
         The folder of each job.
 
     Raises:
-        InvalidArgument: no run of a workflow, runs of two workflows of one job, or a folder that holds something else.
-        OutputError: it cannot be written.
+        InvalidArgument: there is no run of a workflow, there are two workflows of one job, or a folder has other
+            content.
+        OutputError: a file cannot be written.
     """
     table = load(*directories)
     chosen = table[(table["kind"] == "workflow") & (table["status"] == "ok")].drop_duplicates("run_id")

@@ -34,19 +34,19 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
     """Load all runs below the directories into one tidy table: a row per run, replica and metric.
 
     Args:
-        directories: each an output of a workflow, suite, training, sweep or profile; one run of those; a folder of
-            them at any depth; a tree of HFTA's `timing.csv` files; a folder of mila-iqia/training's or milabench's
-            results; or a table that :func:`save_csv` wrote, where the runs are gone.
+        directories: each is an output of a workflow, suite, training, sweep or profile; one run of those; a folder that
+            contains them at any depth; a tree of HFTA's `timing.csv` files; a folder of results of mila-iqia/training
+            or milabench; or a table that :func:`save_csv` wrote, if the runs no longer exist.
         name: name of the workflow or suite to load; others are left out.
 
     Returns:
-        The table, with the columns `COLUMNS`. `replica` is missing in rows about the whole run; `low` and `high`
-        bound a 95 % interval where one is known; a failed run has one row, without a value. `table.attrs["problems"]`
-        has a sentence for each damaged record, which is left out, `table.attrs["notes"]` one for runs found twice and
-        counted once.
+        The table, with the columns `COLUMNS`. `replica` is missing in rows about the whole run. `low` and `high` are
+        the limits of a 95 % interval if it is known. A failed run has one row, without a value.
+        `table.attrs["problems"]` has a sentence for each damaged record, which is left out, and `table.attrs["notes"]`
+        one for runs that were found twice and counted once.
 
     Raises:
-        InvalidArgument: a directory is missing, or holds no run that can be read; the message names it.
+        InvalidArgument: a directory is missing, or contains no run that can be read; the message names it.
     """
     import pandas as pd
 

@@ -22,14 +22,14 @@ _CELL = ["job", "mode", "precision", "B", "of", "metric", "unit"]
 
 
 def load_monitors(*directories: str | Path, allow_unlike: bool = False) -> pd.DataFrame:
-    """Return the load of the machine in every finished run below the directories, one row per run and quantity.
+    """Load the machine's load during every finished run below the directories: a row per run and quantity.
 
     Args:
-        directories: see :func:`dnnsuite.results.load`; in a tree of HFTA's its `dcgm_metrics.csv` are read.
-        allow_unlike: take runs of unlike machines or settings together.
+        directories: see :func:`dnnsuite.results.load`; in a tree of HFTA, `dcgm_metrics.csv` is read.
+        allow_unlike: accept runs of unlike machines or settings together.
 
     Returns:
-        The columns of :class:`MonitorRow`; `attrs["problems"]` and `attrs["notes"]` as of `load`.
+        A table with the columns of :class:`MonitorRow`; `attrs["problems"]` and `attrs["notes"]` are as in `load`.
 
     Raises:
         InvalidArgument: a directory is missing, or no run in it was monitored.
@@ -82,11 +82,12 @@ def _of_runs(table: pd.DataFrame) -> tuple[list[MonitorRow], list[str]]:
 
 
 def summarize_monitors(table: pd.DataFrame) -> pd.DataFrame:
-    """Means over repeats by job, mode, precision, B and quantity. Pure.
+    """Average over repeats, by job, mode, precision, B and quantity.
 
-    Columns: job, mode, precision, B, of, metric, unit, mean, low, high, peak, runs. `low` and `high` bound a 95 %
-    interval by Student's t over the repeats, NaN where there is one; copies of a job that share the machine count as
-    one. No quantity is negative, and no `low`. Of a counter, as energy, `mean` is its growth in the window.
+    The columns are job, mode, precision, B, of, metric, unit, mean, low, high, peak and runs. `low` and `high` are the
+    limits of a 95 % interval by Student's t over the repeats, NaN if there is only one; copies of a job that share the
+    machine count as one. No quantity is negative, and neither is `low`. For a counter such as energy, `mean` is its
+    increase during the window.
 
     Args:
         table: table from :func:`load_monitors`.

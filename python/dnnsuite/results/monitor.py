@@ -67,10 +67,10 @@ def monitor_frame(rows: list[MonitorRow]) -> pd.DataFrame:
 
 
 def read_monitor(path: str | Path) -> pd.DataFrame:
-    """Return the samples in a `monitor.csv`: `time_ns` on the clock of `samples.csv`, and a column per quantity.
+    """Read the samples in a `monitor.csv`: `time_ns` on the clock of `samples.csv`, and a column per quantity.
 
     Raises:
-        Error: it is missing or damaged; the message names it.
+        Error: the file is missing or damaged; the message names it.
     """
     import pandas as pd
 

@@ -42,12 +42,12 @@ def whole_runs(table: pd.DataFrame, ok: pd.Series[bool]) -> pd.Series[bool]:
 
 
 class UnlikeRuns(Error):
-    """Raised for runs that must not be pooled or compared: they differ in the work, or in the kind of machine."""
+    """Raised for runs that must not be pooled or compared, because the work or the kind of machine differs."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Reason against pooling runs: a condition in which they differ.
+    """A reason not to pool runs: a condition in which they differ.
 
     Attributes:
         what: the runs, as a job or a job with its mode.
@@ -145,11 +145,11 @@ def run_keys(table: pd.DataFrame) -> pd.Series[str]:
 
 
 def reasons(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Sequence[str] = ()) -> list[Reason]:
-    """Every reason not to pool the runs that agree in the columns `by`; none for runs that were not measured.
+    """List every reason not to pool the runs that agree in the columns `by`. Runs that were not measured have none.
 
     Args:
         table: table from `results.load`, completed.
-        by: columns that tell apart what is not pooled anyway.
+        by: columns that separate runs which are not pooled anyway.
         ignoring: names of conditions that may differ.
     """
     found = []
@@ -186,7 +186,11 @@ def odd_copies(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def without_odd(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Leave out the jobs whose copies differ within one run; return a note on each."""
+    """Leave out jobs whose copies differ within one run.
+
+    Returns:
+        The table without them, and a note on each.
+    """
     odd = odd_copies(table[table["mode"] == "shares"])
     return table[~table["job"].isin(odd)], [f"{job} is left out: {'; '.join(why)}" for job, why in odd.items()]
 
@@ -209,11 +213,11 @@ def refuse_unlike(table: pd.DataFrame, by: Sequence[str] = CELL, ignoring: Seque
     """Raise UnlikeRuns if :func:`reasons` finds a reason not to pool the runs.
 
     Args:
-        table: table of `results.load`, completed.
-        by: columns whose values are not pooled anyway.
+        table: table from `results.load`, completed.
+        by: columns that separate runs which are not pooled anyway.
         ignoring: names of conditions that may differ.
 
     Raises:
-        UnlikeRuns: with every reason.
+        UnlikeRuns: there is a reason; the message lists them all.
     """
     refuse(reasons(table, by, ignoring))

@@ -17,12 +17,12 @@ _MEASURED = ("i", "t_start_ns", "t_stop_ns", "items")
 
 
 def steps(run: str | Path) -> pd.DataFrame:
-    """Return the raw samples of one run directory, with the columns `SAMPLE_COLUMNS`; times in nanoseconds.
+    """Return the raw samples of one run directory, with the columns `SAMPLE_COLUMNS`; times are in nanoseconds.
 
-    A file of an earlier version lacks some: its epoch is 0, its phase and flag are empty.
+    In a file of an earlier version some are missing: the epoch is 0, and the phase and flag are empty.
 
     Raises:
-        Error: there are none, or a file is damaged; the message names it.
+        Error: there are no samples, or a file is damaged; the message names it.
     """
     import pandas as pd
 

@@ -20,19 +20,19 @@ _GROWS = ("job version", "batch size")
 
 
 def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """Return a row for each device, precision, B, batch per process, number of processes and configuration. Pure.
+    """Return a row for each device, precision, B, batch per process, number of processes and configuration.
 
-    Columns: device, precision, B, batch_per_process, processes, job, rate (of all processes together), rate_low,
-    rate_high, unit, ideal (as many times the rate of one process), efficiency (rate over ideal), efficiency_low,
-    efficiency_high, runs. Intervals are 95 %. If nothing ran on one process, the ideal goes through the smallest number
-    of processes.
+    The columns are device, precision, B, batch_per_process, processes, job, rate (of all processes together), rate_low,
+    rate_high, unit, ideal (the rate of one process times their number), efficiency (rate divided by ideal),
+    efficiency_low, efficiency_high and runs. Intervals are 95 %. If nothing ran on one process, the ideal is relative
+    to the smallest number of processes.
 
     Args:
         table: table from :func:`load`; runs that are not training runs are left out.
-        allow_unlike: draw runs of unlike machines, data or versions together; `attrs["notes"]` says which.
+        allow_unlike: put runs of unlike machines, data or versions together; `attrs["notes"]` says which.
 
     Raises:
-        InvalidArgument: there are no two numbers of processes with one batch per process.
+        InvalidArgument: there are not two numbers of processes with the same batch per process.
         UnlikeRuns: the runs of a curve must not be pooled, and that is not allowed.
     """
     import pandas as pd

@@ -19,7 +19,7 @@ def styled(table: pd.DataFrame, index: bool = True) -> Styler:
     """Style a table for a notebook: rates with four significant digits, ratios with two decimals, percentages with one.
 
     Args:
-        table: any table of this package; the format follows from the names of its columns. Its values are not changed.
+        table: any table of this package; the names of its columns decide the format. Its values are not changed.
         index: False hides the index.
 
     >>> import pandas as pd

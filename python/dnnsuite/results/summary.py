@@ -25,7 +25,7 @@ _NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def by_mode(mode: str, precision: str) -> tuple[int, str, bool, str]:
-    """Return a key that sorts modes in HFTA's order, unknown ones last by name, and fp32 before other precisions."""
+    """Return a sort key: modes in HFTA's order, unknown ones last by name, and fp32 before other precisions."""
     return (MODES.index(mode) if mode in MODES else len(MODES), mode, precision != "fp32", precision)
 
 
@@ -36,15 +36,15 @@ _COLUMNS = (
 
 
 def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """Throughput by job, mode, precision and B, and normalised by the job's :data:`BASELINE`. Pure.
+    """Summarise throughput by job, mode, precision and B, also normalised by the job's :data:`BASELINE`.
 
-    Columns: job, mode, precision, B, rate, rate_low, rate_high, unit, normalized, low, high, runs, failed, failure,
-    and state: what the runs note of the machine.
+    The columns are job, mode, precision, B, rate, rate_low, rate_high, unit, normalized, low, high, runs, failed,
+    failure and state (notes of the runs on the machine).
 
     Rates are means over the runs; copies of a job that share the machine count as one run, with the mean of their
-    rates. Intervals are 95 %: over the runs with Student's t on logarithms if there are several, else from within the
-    single run. Normalised values come from runs that took turns with the baseline, if there are any; else from runs of
-    the same repeat, which share the machine's state. NaN if there is no interval, no finished run or no baseline.
+    rates. Intervals are 95 %: by Student's t on logarithms over several runs, or from within a single run. Normalised
+    values come from runs that alternated with the baseline if there are any, otherwise from runs of the same repeat,
+    for which the machine was in the same state. A value is NaN if there is no interval, no finished run or no baseline.
     `attrs["titles"]` has a line for the figure of each job: batch, machine, repeats.
 
     Args:
@@ -188,11 +188,11 @@ def _geometric(ratios: Sequence[float]) -> Interval:
 
 
 def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
-    """Throughput in the shape of HFTA's CSV: index B, columns `{mode}:{precision}:{run}` and `:avg :min :max`,
-    and `:state` where the runs note something of the machine.
+    """Return throughput in the layout of HFTA's CSV: the index is B, with columns `{mode}:{precision}:{run}`, `:avg`,
+    `:min` and `:max`, and `:state` if the runs have a note on the machine.
 
-    Unlike there, only Bs that were measured have values; nothing between them is interpolated. With several jobs, names
-    begin with `{job}:`; the runs of several plans are numbered consecutively.
+    Unlike in HFTA, only Bs that were measured have values; nothing between them is interpolated. With several jobs,
+    names begin with `{job}:`; the runs of several plans are numbered consecutively.
 
     Args:
         table: runs, from :func:`dnnsuite.results.load`; values are items per second.

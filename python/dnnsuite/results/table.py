@@ -127,7 +127,8 @@ def frame_of(rows: Iterable[Row]) -> pd.DataFrame:
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with every column, in order and of its type; what an earlier version did not write is unknown."""
+    """Return the table with every column, in order and with its type. Values that an earlier version did not write are
+    missing."""
     import pandas as pd
 
     if table.attrs.get(_COMPLETE) and tuple(table.columns) == COLUMNS:
@@ -148,12 +149,12 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
-    """Write a table as CSV, whole or not at all. A table of results gets a checksum in each line.
+    """Write a table as CSV; the file is complete or absent. A table of results gets a checksum in each line.
 
     Args:
-        table: any table; one of :func:`dnnsuite.results.load` can be read back.
+        table: any table; one from :func:`dnnsuite.results.load` can be read back.
         path: file to write.
-        index: also write the table's index, as the first column.
+        index: True also writes the table's index, as the first column.
     """
     text = table.to_csv(index=index)
     if set(LEAST) <= set(table.columns):

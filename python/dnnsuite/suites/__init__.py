@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The benchmark suite: its jobs run as if several users shared a machine; records are complete or absent.
+"""The benchmark suite. Its jobs run side by side, as if several users shared the machine; records are complete or
+absent.
 
 `Settings` is a shorter name of :class:`SuiteSettings`.
 """

@@ -78,9 +78,9 @@ def run_on_cluster(
     resume: bool = False,
     tell: Callable[[str], None] = print,
 ) -> bool:
-    """Run a suite as tasks of a cluster, wait for them, and say whether every copy of every job ended well.
+    """Run a suite as tasks of a cluster, and wait for them. Returns True if every copy of every job succeeded.
 
-    See :func:`dnnsuite.cluster.run_parts` for `out`, `cluster`, `parameters`, `tell` and what is raised, and
+    See :func:`dnnsuite.cluster.run_parts` for `out`, `cluster`, `parameters`, `tell` and exceptions, and
     :func:`run_suite` for the suite and its options.
     """
     return run_parts(SuiteOnCluster(suite, asked), out, cluster, parameters, resume, tell)

@@ -82,7 +82,7 @@ def _details(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_loader(result: Mapping[str, Any]) -> list[Metric]:
-    """Return the second figure of a job whose batches lie in memory: with a loader in the timed loop."""
+    """Return the second figure of a job whose batches are in memory: with a loader in the timed loop."""
     loaded = result.get("loaded")
     if not loaded:
         return []

@@ -40,7 +40,7 @@ class Finished:
         root: its directory.
         state: content of `suite.json`.
         runs: record of every run.
-        problems: a reason for each record that cannot be read.
+        problems: the reason for each record that cannot be read.
     """
 
     root: Path
@@ -50,18 +50,21 @@ class Finished:
 
     @property
     def ok(self) -> bool:
-        """True if every copy of every job ended well, and reached its target if it has one."""
+        """True if every copy of every job succeeded, and reached its target if it has one."""
         return not self.problems and all(run.ok and MISSED not in run.disturbances for run in self.runs)
 
 
 def prepare(
     suite: str, asked: Mapping[str, Any], topology: Topology | None = None
 ) -> tuple[Suite, SuiteSettings, Plan]:
-    """Resolve the suite, its settings and its shares, without running anything. See :func:`run_suite` for the
-    arguments.
+    """Look up the suite, its settings and its shares of the machine, without running anything.
+
+    Args:
+        suite, asked: see :func:`run_suite`.
+        topology: the machine; by default this one.
 
     Raises:
-        InvalidArgument, Unavailable, Error: as their messages say.
+        InvalidArgument, Unavailable, Error: the suite cannot run; the message says why.
     """
     settings = SuiteSettings.of(asked)
     dataroot = asked.get("dataroot") or _usual_dataroot()
@@ -76,14 +79,15 @@ def run_suite(suite: str, asked: Mapping[str, Any], out: Path, resume: bool = Fa
     """Run a suite into a directory.
 
     Args:
-        suite: `baselines`, `fast`, a jobs file, or a job.
-        asked: the options given, as :func:`dnnsuite.suites.resolve` and :class:`SuiteSettings` take them.
-        out: output directory; empty or absent, or with `resume` one to continue.
+        suite: `baselines`, `fast`, `2026`, a jobs file, or the name of a job.
+        asked: the options given, as for :func:`dnnsuite.suites.resolve` and :class:`SuiteSettings`.
+        out: output directory, which must be empty or absent; with `resume`, the directory to continue.
+        resume: run what is missing in `out`.
         quiet: print nothing.
 
     Raises:
-        InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
-        Interrupted: a signal arrived; finished runs are kept, no process and no control group is left.
+        InvalidArgument, Unavailable, OutputError: the suite cannot run; the message says why. Finished runs are kept.
+        Interrupted: a signal arrived; finished runs are kept, and no process or control group is left behind.
     """
     prepared = None if resume else prepare(suite, asked)
     with interruptible(), opened(out, SUITE_FILE, resume) as record:
@@ -106,21 +110,21 @@ def run_suite(suite: str, asked: Mapping[str, Any], out: Path, resume: bool = Fa
 
 
 def run(suite: str | Path, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any) -> Finished:
-    """Run a benchmark suite, as `dnnsuite run SUITE` does.
+    """Run a benchmark suite, like the command `dnnsuite run SUITE`.
 
     Args:
         suite: `baselines`, `fast`, `2026`, a jobs file, or the name of a job.
-        out: output directory, which is empty or absent; with `resume`, the one to continue.
+        out: output directory, which must be empty or absent; with `resume`, the directory to continue.
         resume: run what is missing in `out`.
         quiet: show no progress.
-        options: options of the command with underscores: those of :class:`SuiteSettings`, and `names`, `exclude`,
-            `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot`, `plugins`.
+        options: options of the command, with underscores: those of :class:`SuiteSettings`, and `names`, `exclude`,
+            `device`, `precision`, `preset`, `batch_size`, `data`, `dataroot` and `plugins`.
 
     Returns:
         The record of every run (rates in items per second), and a sentence for each that cannot be read.
 
     Raises:
-        InvalidArgument, Unavailable, OutputError: as their messages say; finished runs are kept.
+        InvalidArgument, Unavailable, OutputError: the suite cannot run; the message says why. Finished runs are kept.
         Interrupted: a signal arrived; finished runs are kept, and `resume` continues.
     """
     return run_suite(str(suite), options, Path(out), resume, quiet=quiet)

@@ -22,12 +22,17 @@ class SuiteSettings:
     """Settings of a suite.
 
     Attributes:
-        repeat: runs of it.
-        alone: one copy only, in the share that it has among `copies`.
+        repeat: number of runs of the suite.
+        copies: copies of each job that run at the same time.
+        pin: kind of pinning of the copies to CPUs.
         require: the weakest isolation to accept.
-        timeout_s: most seconds for each job of a run.
-        loader: measure jobs whose batches lie in memory a second time, with a loader in the timed loop.
+        timeout_s: largest duration of each job of a run, s.
+        seed: seed of weights and data.
+        order: order of the jobs.
+        alone: run one copy only, in the share of the machine that it has among `copies`.
+        monitor: sampling of the machine's load.
         cold: drop each job's own files from the page cache before it runs.
+        loader: measure jobs whose batches are in memory a second time, with a loader in the timed loop.
     """
 
     repeat: int = 1
@@ -44,7 +49,7 @@ class SuiteSettings:
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> SuiteSettings:
-        """Settings from the options given; an option that is None keeps its default.
+        """Make settings from the options given; an option that is None keeps its default.
 
         Raises:
             InvalidArgument: a value is refused; the message says what is accepted.

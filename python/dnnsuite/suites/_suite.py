@@ -32,14 +32,16 @@ _MOST = {"repeat": 1_000_000, "number": 10_000_000, "batch_size": 2**31 - 1}
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite whose jobs are resolved.
+    """A suite whose jobs have been looked up.
 
     Attributes:
-        size: number of its jobs in all; `entries` are those that run.
+        name: name of the suite.
+        size: number of all its jobs; `entries` are those that run.
+        entries: the jobs to run, with their options.
         device: cpu or cuda.
         preset: preset of the jobs that do not set one.
         plugins: modules that register jobs.
-        source: file that describes the suite; empty for those of the package.
+        source: file that describes the suite; empty for suites of the package.
     """
 
     name: str

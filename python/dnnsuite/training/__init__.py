@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Training runs with epochs: schedule, validation, checkpoints, metrics; on one device or several.
+"""Training runs over epochs, with schedules, validation, checkpoints and metrics, on one device or several.
 
-`Experiment` describes a run, `run` trains it in a directory; `configuration` reads one of SC20's, or of a user's file.
-`ExperimentArray` is several that differ in hyper-parameters, trained as one fused array; `varied` makes their settings.
-Names are resolved when first used, so that a command checks its arguments before it imports torch.
+`Experiment` describes a run, and `run` trains it in a directory. `configuration` reads a configuration of SC20 or from
+a file of the user. `ExperimentArray` describes several experiments that differ in hyper-parameters and are trained as
+one fused array; `varied` makes their settings. Names are imported when they are first used, so that a command checks
+its arguments before it imports torch.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ _ALIKE = (
 
 @dataclass(frozen=True)
 class ExperimentArray:
-    """B experiments, one per model of an array; :func:`dnnsuite.training.run` trains them as it trains one.
+    """B experiments, one per model of an array. :func:`dnnsuite.training.run` trains them like a single one.
 
-    Model i computes what experiment i computes alone, up to rounding. They may differ in values of optimizer, schedule,
-    seed and data. Architecture, shapes and the number of steps are the same.
+    Model i computes what experiment i computes alone, up to rounding. Values of optimizer, schedule, seed and data may
+    differ. Architecture, shapes and number of steps must be the same.
 
     Attributes:
         experiments: experiment of each model, 0 to B - 1.
-        names: names of the models, in tables and figures; "model 0", … if empty.
+        names: names of the models in tables and figures; "model 0" and so on if empty.
     """
 
     experiments: Sequence[Experiment]
@@ -55,7 +55,7 @@ class ExperimentArray:
 
     @property
     def first(self) -> Experiment:
-        """The experiment of model 0: what all models have in common."""
+        """The experiment of model 0, which has what all models have in common."""
         return self.experiments[0]
 
 

@@ -27,7 +27,7 @@ State = dict[str, Any]
 
 
 class BadCheckpoint(Error):
-    """Raised for a checkpoint that is damaged, or of something else."""
+    """Raised for a checkpoint that is damaged, or that belongs to something else."""
 
 
 def save_checkpoint(path: Path, state: State) -> None:
@@ -64,14 +64,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def load_model(path: str | Path, model: nn.Module) -> nn.Module:
-    """Load a checkpoint's parameters and buffers into `model`, and return it.
+    """Load the parameters and buffers in a checkpoint into `model`, and return it.
 
     Args:
         path: checkpoint.pt or best.pt of a run.
         model: module of the same architecture.
 
     Raises:
-        BadCheckpoint: the file is damaged, or of another model; `model` is left as it was.
+        BadCheckpoint: the file is damaged, or belongs to another model; `model` is not changed.
     """
     state = read_checkpoint(Path(path))
     check_fits(Path(path), state, model)

@@ -23,11 +23,11 @@ def configurations(path: str | Path = SHIPPED) -> dict[str, Settings]:
     """Return every configuration in a file, by name.
 
     Args:
-        path: YAML (with anchors, merges, and tags as `!!float`) or JSON: a mapping of names to keys. `sc20` and
-            `imagenet-resnet50` (TBD's settings) ship.
+        path: a YAML file (with anchors, merges, and tags such as `!!float`) or a JSON file that maps names to keys.
+            `sc20` and `imagenet-resnet50` (TBD's settings) are included.
 
     Raises:
-        InvalidArgument: the file is missing or damaged, or a key in it is unknown or has a wrong value.
+        InvalidArgument: the file is missing or damaged, or a key in it is unknown or has an invalid value.
         Unavailable: the file is YAML, and PyYAML is not installed.
 
     >>> from dnnsuite import training
@@ -39,14 +39,14 @@ def configurations(path: str | Path = SHIPPED) -> dict[str, Settings]:
 
 
 def configuration(name: str, path: str | Path = SHIPPED) -> Settings:
-    """Return one configuration of a file.
+    """Return one configuration from a file.
 
     Args:
         name: name of the configuration.
-        path: the file, as :func:`configurations` takes it.
+        path: file, see :func:`configurations`.
 
     Raises:
-        InvalidArgument: the file has no such name, or is damaged.
+        InvalidArgument: the file has no configuration of this name, or is damaged.
 
     >>> from dnnsuite import training
     >>> training.configuration("bs256").batch_size

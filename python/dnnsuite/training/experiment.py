@@ -40,7 +40,7 @@ class Metrics(Protocol):
 
 @dataclass(frozen=True)
 class ProfileWindow:
-    """Epoch (from 1) to run inside NVTX ranges and CUDA's profiler control; every epoch ends after `iterations`."""
+    """Epoch (from 1) that runs inside NVTX ranges and CUDA's profiler control; every epoch ends after `iterations`."""
 
     epoch: int
     iterations: int
@@ -52,31 +52,31 @@ class Experiment:
 
     Attributes:
         name: name of the run in tables and the record.
-        model: function that makes the model; called after torch's generators were seeded.
+        model: function that makes the model; it is called after torch's random generators were seeded.
         data: training and validation samples.
-        optimizer: function of the parameters.
-        schedule: function of the optimizer and the number of steps in an epoch.
-        loss: mean over a batch of (outputs, labels).
+        optimizer: function of the parameters that returns an optimizer.
+        schedule: function of the optimizer and the number of steps in an epoch that returns a schedule.
+        loss: function of (outputs, labels) that returns the mean over a batch.
         metrics: counts over every sample, in training and in validation.
         epochs: number of epochs.
-        batch_size: samples of a batch over all processes.
-        valid_batch_size: samples of a validation batch in one process.
-        precision: fp32, or bf16 or fp16 by autocast; fp16 with a loss scaler.
-        channels_last: memory format of model and inputs.
+        batch_size: number of samples in a batch, over all processes.
+        valid_batch_size: number of samples in a validation batch, in one process.
+        precision: fp32, or bf16 or fp16 by autocast; fp16 uses a loss scaler.
+        channels_last: use the channels-last memory format for model and inputs.
         set_to_none: free gradients instead of zeroing them.
         cudnn_benchmark: let cuDNN choose kernels by trying them.
-        drop_last: leave out an epoch's last batch if it is not full.
-        most_steps: maximum number of steps per epoch; 0 for no limit.
-        log_every: iterations from one log line, and one check of the losses, to the next.
-        checkpoint_every: iterations from one checkpoint to the next within an epoch; 0 for one after each epoch only.
+        drop_last: leave out the last batch of an epoch if it is not full.
+        most_steps: largest number of steps per epoch; 0 for no limit.
+        log_every: number of iterations between log lines, and between checks of the losses.
+        checkpoint_every: number of iterations between checkpoints within an epoch; 0 for one after each epoch only.
         lines: format of the log lines about steps: sc20, tbd-pytorch or tbd-tf2.
         settings: other values that a resumed run must share; they are in the record.
-        plan: file or suite of the run.
+        plan: file or suite that the run belongs to.
         clip_norm: norm at which the gradients of a model are clipped.
-        after_step: function of the model after each step, without gradients.
+        after_step: function of the model that is called after each step, without gradients.
         accumulate: number of equal parts of a batch, a tuple of tensors, whose gradients are added up before a step.
         until: target that ends the run; an array ends when all its models have reached it.
-        shard: shard parameters, gradients and optimizer state over the processes, instead of a copy in each.
+        shard: shard parameters, gradients and optimizer state over the processes, instead of copying them to each.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Experiment:
 
     @property
     def order(self) -> Order:
-        """The order of its training samples."""
+        """The order of the training samples."""
         most = self.most_steps
         if self.profile:
             most = min(most or self.profile.iterations, self.profile.iterations)
@@ -143,7 +143,7 @@ class Experiment:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Settings that must be the same for another process to continue the run."""
+        """Return the settings that must be the same for another process to continue the run."""
         names = ("batch_size", "precision", "seed", "drop_last", "most_steps")
         own = {name: getattr(self, name) for name in names}
         return {**own, "samples": len(self.data.train), "classes": self.data.classes, **self.settings}
@@ -152,7 +152,7 @@ class Experiment:
         """Return those settings, the data, and the code of model, loss, optimizer, schedule, metrics and `after_step`.
 
         Args:
-            arrays: texts of large arrays, which models of an array share.
+            arrays: texts that stand for large arrays, which the models of an array share.
         """
         code = {name: getattr(self, name) for name in ("model", "loss", "optimizer", "schedule", "metrics")}
         code |= {} if self.after_step is None else {"after_step": self.after_step}
@@ -190,7 +190,7 @@ def experiment_of(name: str, settings: Settings, data: Data, device: str, plan: 
         settings: the configuration, from :func:`configuration`.
         data: samples, from :func:`find_data`.
         device: cpu or cuda.
-        plan: file or suite of the run, for the record.
+        plan: file or suite that the run belongs to, for the record.
     """
     extra = settings.enable_extra_opts
     window = ProfileWindow(settings.profiling_epoch_start, settings.profiling_iters_per_epoch)

@@ -45,14 +45,14 @@ RESUME = ("never", "auto")
 
 @dataclass(frozen=True)
 class Trained:
-    """A run that has ended.
+    """A finished run.
 
     Attributes:
-        folder: directory with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json; of an array
-            also models.csv and, in models/0, models/1, …, checkpoint.pt and best.pt of each.
-        record: content of run.json; None in processes that are not the first.
-        history: a row per epoch, of an array one per epoch and model.
-        model: trained model; for an array those that trained to the end, fused.
+        folder: directory with metrics.csv, monitor.csv, train.log, checkpoint.pt, best.pt and run.json. For an array it
+            also has models.csv, and models/0, models/1 and so on with checkpoint.pt and best.pt of each model.
+        record: content of run.json; None in all processes but the first.
+        history: a row per epoch; for an array, a row per epoch and model.
+        model: the trained model; for an array, the models that trained to the end, fused.
         ended: models of an array that ended before the others, by number, with the reason.
     """
 
@@ -77,28 +77,28 @@ def run(
 ) -> Trained:
     """Train an experiment, or an array of them, into the directory `out`.
 
-    Under torchrun or srun every process calls this, and the first writes the files. The process group stays for later
-    runs; a process ends with :func:`dnnsuite.jobs.distributed.finish`. Ctrl-C saves a checkpoint and ends.
+    Under torchrun or srun every process calls this function, and the first one writes the files. The process group is
+    kept for later runs; end a process with :func:`dnnsuite.jobs.distributed.finish`. Ctrl-C saves a checkpoint and ends
+    the run.
 
     Args:
         experiment: an experiment, an array of them, or a function that makes one for a device (cpu or cuda).
         out: directory of the run, with metrics.csv, train.log, run.json, checkpoint.pt and best.pt.
-        resume: `never` requires that `out` is empty or absent; `auto` continues what is in it, or begins; a path is a
-            checkpoint to continue from, in an empty `out`.
+        resume: `never` requires that `out` is empty or absent; `auto` continues the run in it, or begins one; a path is
+            a checkpoint to continue from, in an empty `out`.
         device: auto, cpu or cuda.
-        tensorboard: write tb_logs, where tensorboard is installed.
+        tensorboard: write tb_logs, if tensorboard is installed.
         quiet: print nothing.
-        preset,
-        asked: entries of the record.
+        preset, asked: entries of the record.
         allow_changed: names of settings that may differ when a run is resumed, for example `["loss"]`; the record notes
             them.
 
     Returns:
-        The run: history, record and the trained model.
+        The run, with its history, its record and the trained model.
 
     Raises:
-        Interrupted: a signal arrived; `checkpoint.pt` holds the last step.
-        NotFinite: a loss became NaN or infinite, in an array, that of the last remaining model; `run.json` says so.
+        Interrupted: a signal arrived; `checkpoint.pt` has the state after the last step.
+        NotFinite: the loss became NaN or infinite; in an array, that of the last remaining model. `run.json` says so.
         InvalidArgument: `out` is not empty, or was made with other settings.
         OutputError: a file cannot be written; the last checkpoint is intact.
     """

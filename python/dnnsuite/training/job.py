@@ -190,11 +190,11 @@ def values_of_job(
 
     Args:
         name, preset, given, device: see :func:`experiment_of_job`.
-        processes: number of processes that will train it, if this one is not one of them.
+        processes: number of processes that will train it, if this process is not one of them.
 
     Raises:
         InvalidArgument: the workload trains its parts one after the other, or makes its batches with the model and
-            several processes train it, or a key is unknown.
+            trains in several processes, or a key is unknown.
     """
     from .._runs.job_options import parse_options
 
@@ -233,19 +233,19 @@ def experiment_of_job(
 
     Args:
         name: name of a job that is a workload.
-        preset: quick, default or paper, for sizes and length.
-        given: values by key: epochs, iters_per_epoch, batch_size, precision, seed, and options and hyperparameters.
+        preset: quick, default or paper; it decides sizes and length.
+        given: values by key: epochs, iters_per_epoch, batch_size, precision, seed, options and hyper-parameters.
         device: cpu or cuda.
         data: source of the data: auto, real or synthetic.
         dataroot: folder with data sets.
-        until: `target` to end when the preset's target is reached, or a value of the metric; it is checked about twenty
+        until: `target` to end when the preset's target is reached, or a value of the metric. It is checked about twenty
             times in a run, unless `given` has a length.
         shard: shard the model over the processes.
-        batch_timeout_s: seconds that the model of a workload with `rollouts` may take to make a batch; None is 600.
+        batch_timeout_s: seconds that the model of a workload with `rollouts` may take to make a batch; None means 600.
 
     Raises:
         InvalidArgument: the workload trains its parts one after the other; it makes its batches with the model and has
-            no metric or trains in several processes; a key is unknown, or there is no such target.
+            no metric or trains in several processes; a key is unknown; or there is no such target.
     """
     workload, values = values_of_job(name, preset, given, device)
     epochs, iters, size = (values[key] for key in _KEYS[:3])
@@ -316,9 +316,10 @@ def array_of_job(
     dataroot: str | None = None,
     until: str | None = None,
 ) -> ExperimentArray:
-    """Make an array of `seeds` experiments of a workload, with consecutive seeds starting at the one in `given`.
+    """Make an array of `seeds` experiments of a workload, with consecutive seeds that start at the one in `given`.
 
-    Weights, data and their order are those of each seed; samples that are held out are those of the first.
+    Each model has the weights, the data and the order of its own seed. The held-out samples are those of the first
+    seed.
 
     Args:
         seeds: number of models.

@@ -11,7 +11,7 @@ __all__ = ["TopK"]
 
 
 class TopK:
-    """Samples whose label is among the k highest scores, for several k.
+    """Number of samples whose label is among the k highest scores, for several k.
 
     Attributes:
         names: acc1, acc5, … in the order of the counts.

@@ -35,12 +35,12 @@ class Schedule(Protocol):
 
 
 class WarmupPlateau:
-    """SC20's schedule: lr·(e+1)/warmup_epochs in epoch e of the first ones, later ones follow the validation loss.
+    """SC20's schedule: lr·(e+1)/warmup_epochs in epoch e of the warm-up; later epochs follow the validation loss.
 
     Args:
-        optimizer: its groups have the learning rates after warm-up.
-        warmup_epochs: 0 for none.
-        factor, patience: arguments of torch's ReduceLROnPlateau, which sees the losses from epoch `warmup_epochs` on.
+        optimizer: optimizer whose groups have the learning rates after warm-up.
+        warmup_epochs: number of epochs of warm-up; 0 for none.
+        factor, patience: arguments of torch's ReduceLROnPlateau, which gets the losses from epoch `warmup_epochs` on.
     """
 
     def __init__(self, optimizer: Optimizer, warmup_epochs: int = 0, factor: float = 0.2, patience: int = 10) -> None:
@@ -54,7 +54,7 @@ class WarmupPlateau:
                 group["lr"] = peak * (epoch + 1) / self._warmup
 
     def begin_step(self, step: int) -> None:
-        """Do nothing: rates change between epochs."""
+        """Do nothing, because rates change between epochs."""
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         if epoch >= self._warmup:
@@ -69,14 +69,14 @@ class WarmupPlateau:
 
 
 class SteppedWarmup:
-    """A factor per epoch of `boundaries`, after a linear warm-up by steps.
+    """A learning rate with a factor for each range of epochs, after a linear warm-up over steps.
 
     Args:
-        optimizer: its groups have the learning rates after warm-up.
+        optimizer: optimizer whose groups have the learning rates after warm-up.
         steps_per_epoch: number of steps in an epoch.
-        boundaries: ((epoch, factor), …) in order: from that epoch on, the learning rate is factor·peak.
-        warmup_epochs: step s of the first warmup_epochs·steps_per_epoch has peak·s/that; 0 for none.
-        late: a factor begins one step after its epoch does, as TBD's TensorFlow version has it.
+        boundaries: ((epoch, factor), …) in order; from that epoch on, the learning rate is factor·peak.
+        warmup_epochs: number of epochs of warm-up, 0 for none. Step s of its n steps has the learning rate peak·s/n.
+        late: True if a factor begins one step after its epoch, as in TBD's TensorFlow version.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class SteppedWarmup:
         self._peaks = [group["lr"] for group in optimizer.param_groups]
 
     def factor(self, step: int) -> float:
-        """Return the share of the peak learning rate at a step, counted from 0."""
+        """Return the fraction of the peak learning rate at a step, counted from 0."""
         if step < self._warmup_steps:
             return step / self._warmup_steps
         found = 1.0
@@ -103,7 +103,7 @@ class SteppedWarmup:
         return found
 
     def begin_epoch(self, epoch: int) -> None:
-        """Do nothing: rates are set before each step."""
+        """Do nothing, because rates are set before each step."""
 
     def begin_step(self, step: int) -> None:
         factor = self.factor(step)
@@ -111,7 +111,7 @@ class SteppedWarmup:
             group["lr"] = peak * factor
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
-        """Do nothing: the number of the step decides the rate."""
+        """Do nothing, because the rate depends on the number of the step."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"peaks": self._peaks}
@@ -132,16 +132,16 @@ def tbd_tf2(optimizer: Optimizer, steps_per_epoch: int) -> SteppedWarmup:
 
 
 class PerEpoch:
-    """A scheduler of torch, stepped once per epoch; ReduceLROnPlateau receives the validation loss."""
+    """A torch scheduler that is stepped once per epoch. ReduceLROnPlateau gets the validation loss."""
 
     def __init__(self, scheduler: LRScheduler) -> None:
         self._scheduler = scheduler
 
     def begin_epoch(self, epoch: int) -> None:
-        """Do nothing: the scheduler steps at the end of an epoch."""
+        """Do nothing, because the scheduler steps at the end of an epoch."""
 
     def begin_step(self, step: int) -> None:
-        """Do nothing: the scheduler steps at the end of an epoch."""
+        """Do nothing, because the scheduler steps at the end of an epoch."""
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         if isinstance(self._scheduler, ReduceLROnPlateau):

@@ -29,9 +29,9 @@ def _key(default: Any, meaning: str, **limits: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of one training run; a mistyped key is refused with the nearest name.
+    """Settings of one training run. A mistyped key is refused, with the nearest name.
 
-    Keys above `seed` are SC20's; `dnnsuite train --show` prints all of them with their values.
+    Keys above `seed` are those of SC20. `dnnsuite train --show` prints all of them with their values.
 
     >>> from dnnsuite import training
     >>> training.Settings(lr=0.05).changed({"batch_size": 512}).batch_size
@@ -82,11 +82,11 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], where: str = "") -> Settings:
-        """Make settings of these keys, with the others at their defaults.
+        """Make settings from these keys, with the others at their defaults.
 
         Args:
-            values: values of a YAML or JSON file, or texts of a command line.
-            where: begins the messages, as the name of a file.
+            values: values from a YAML or JSON file, or texts from a command line.
+            where: text with which messages begin, for example the name of a file.
 
         Raises:
             InvalidArgument: a key is unknown (the nearest is named), or its value is refused.
@@ -94,7 +94,7 @@ class Settings:
         return cls().changed(values, where)
 
     def changed(self, values: Mapping[str, Any], where: str = "") -> Settings:
-        """Return a copy with some keys changed; raises as :meth:`from_mapping`."""
+        """Return a copy with some keys changed. It raises the same exceptions as :meth:`from_mapping`."""
         prefix = f"{where}: " if where else ""
         known = {each.name: each for each in fields(self)}
         hints = typing.get_type_hints(type(self))
@@ -109,12 +109,14 @@ class Settings:
         return replace(self, **found)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as JSON has them."""
+        """Return plain values for JSON."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
 
     def quick(self) -> Settings:
-        """Return a run of this configuration that ends within a minute on two cores, and learns: an eighth of the
-        width, little data, a learning rate for so few steps."""
+        """Return a version of this configuration that learns, and ends within a minute on two cores.
+
+        It has an eighth of the width, little data, and a learning rate for that number of steps.
+        """
         made = replace(
             self,
             width=max(1, self.width // 8),
@@ -133,7 +135,8 @@ class Settings:
 
     @property
     def peak_lr(self) -> float:
-        """The learning rate after warm-up: `lr` scaled for the batch, as `lr_scaling` says or TBD's schedules do."""
+        """The learning rate after warm-up: `lr`, scaled for the batch size by `lr_scaling` or by the rule of TBD's
+        schedules."""
         if self.schedule.startswith("tbd-"):
             return self.lr * self.batch_size / 256
         ratio = self.batch_size / 128

@@ -26,9 +26,9 @@ class Data:
 
     Attributes:
         train, valid: samples, see :class:`dnnsuite.training.loading.Samples`.
-        classes: labels are below it.
+        classes: number of classes; labels are below it.
         source: name in the record.
-        record: provenance, for the record's details.
+        record: provenance, for the details of the record.
         item: name of the samples, in the plural.
     """
 
@@ -62,11 +62,12 @@ def find_data(settings: Settings, dataroot: str | Path | None = None) -> Data:
 
     Args:
         settings: configuration; its `data_path` is used if it is a folder and `dataroot` is not given.
-        dataroot: folder with CIFAR-100's files, with train/ and val/ of a folder per class, or with TFRecord shards.
+        dataroot: folder with the files of CIFAR-100, with train/ and val/ that have a folder per class, or with
+            TFRecord shards.
 
     Raises:
         InvalidArgument: the data do not fit the configuration, or are damaged.
-        Unavailable: `data=real` and there is none.
+        Unavailable: real data were requested (`data=real`), and there are none.
     """
     root = dataroot
     if root is not None and not Path(root).is_dir():

@@ -73,19 +73,20 @@ def evaluate(
     device: str = "auto",
     quiet: bool = False,
 ) -> Mapping[str, Any]:
-    """Validate a checkpoint's model: loss and metrics over every sample of the validation part. Nothing is written.
+    """Validate the model in a checkpoint: loss and metrics over every sample of the validation data. Nothing is
+    written.
 
     Args:
-        experiment: the run of the checkpoint, or a function that makes it for a device.
+        experiment: the run that the checkpoint belongs to, or a function that makes it for a device.
         checkpoint: checkpoint.pt or best.pt of a run of one model, or of one model of an array.
         device: auto, cpu or cuda.
         quiet: print nothing.
 
     Returns:
-        Means by metric.
+        The mean of each metric.
 
     Raises:
-        BadCheckpoint: the checkpoint is missing, damaged, or of another model.
+        BadCheckpoint: the checkpoint is missing or damaged, or belongs to another model.
     """
     kind = choose_device(device)
     processes = Processes(kind)

@@ -43,17 +43,18 @@ def vary_of(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def varied(settings: Settings, vary: Mapping[str, Sequence[Any]], B: int | None = None) -> Variants:
-    """Return (name, settings) of each model: `settings` with other values of the keys in `vary`.
+    """Return (name, settings) for each model: `settings` with other values for the keys in `vary`.
 
     Args:
         settings: values of all other keys.
-        vary: values by key.
-        B: number of models. Without it every combination of the values is a model, the last key varying fastest.
-            With it, every combination if there are B of them; else each key has B values, one per model, or one for
-            all.
+        vary: list of values for each key.
+        B: number of models. Without it, every combination of the values is a model, and the last key varies fastest.
+            With it, every combination is a model if there are B of them; otherwise each key has B values, one per
+            model, or one value for all.
 
     Raises:
-        InvalidArgument: a key that cannot vary, a refused value, values that make no B models, or two alike.
+        InvalidArgument: a key cannot vary, a value is refused, the values do not make B models, or two models are
+            alike.
 
     >>> from dnnsuite import training
     >>> [name for name, _ in training.varied(training.Settings(), {"lr": [0.1, 0.2], "seed": [1, 2]})]
@@ -100,7 +101,7 @@ def _text(value: Any) -> str:
 
 
 def data_of(variants: Variants, dataroot: str | Path | None = None) -> list[Data]:
-    """Find the data of each variant; pictures that variants share are in memory once.
+    """Find the data of each variant. Images that several variants share are in memory once.
 
     Args:
         variants: (name, settings) of each model, from :func:`varied`.
@@ -127,14 +128,14 @@ def _beside(first: Data | None, settings: Settings, dataroot: str | Path | None)
 
 
 def array_of(name: str, variants: Variants, data: Sequence[Data], device: str, plan: str = "sc20") -> ExperimentArray:
-    """Make the array of B experiments of configurations, to train at once.
+    """Make an array of B experiments from configurations, to train them at once.
 
     Args:
         name: name of the run.
         variants: (name, settings) of each model, from :func:`varied`.
         data: data of each model, from :func:`data_of`.
         device: cpu or cuda.
-        plan: file or suite of the run, for the record.
+        plan: file or suite that the run belongs to, for the record.
     """
     experiments = [
         experiment_of(name, settings, own, device, plan) for (_, settings), own in zip(variants, data, strict=True)

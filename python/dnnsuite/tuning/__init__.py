@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hyper-parameter searches: `dnnsuite.sweep` takes configurations and returns a table and the best models."""
+"""Hyper-parameter searches: `dnnsuite.sweep` trains configurations and returns a table and the best models."""
 
 from .algorithms import (
     ASHA,

@@ -56,7 +56,7 @@ class TensorBoard:
 
 
 class WandB:
-    """Callback that opens a run of Weights & Biases for each trial, in one group.
+    """Callback that opens a Weights & Biases run for each trial, all in one group.
 
     Args:
         group: name of the group.
@@ -84,10 +84,10 @@ class WandB:
 
 
 class MLflow:
-    """Callback that opens a run of MLflow for each trial.
+    """Callback that opens an MLflow run for each trial.
 
     Args:
-        experiment: name of the experiment, which is created if need be; by default MLflow's own, number 0.
+        experiment: name of the experiment, which is created if it does not exist; by default MLflow's own, number 0.
 
     Raises:
         Unavailable: mlflow is not installed.
@@ -119,13 +119,13 @@ class MLflow:
 
 @dataclass(frozen=True)
 class Event:
-    """Event of a sweep, which its callbacks get.
+    """An event in a sweep, which is passed to its callbacks.
 
     Attributes:
         kind: "epoch", "end" (of a trial), or "finished" (the sweep).
-        trial: number of the trial; if the sweep is finished, of the best one.
+        trial: number of the trial; for a finished sweep, that of the best one.
         config: configuration of the trial.
-        epoch: epochs the trial has trained.
+        epoch: number of epochs that the trial has trained.
         metrics: metrics of the last epoch, by name.
         status: running, paused, stopped, done, pruned, failed or given up.
     """

@@ -18,7 +18,7 @@ class Goal:
     """Metric and direction of a search.
 
     Attributes:
-        metric: its name; None is `loss`, `value` or `train_loss`, whichever there is.
+        metric: its name; None means the first that exists of `loss`, `val_loss`, `value` and `train_loss`.
         sign: 1 if lower is better, -1 if higher is.
         patience: epochs without an improvement after which a trial ends; None never.
         min_delta: part by which a value has to improve.

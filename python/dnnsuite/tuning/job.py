@@ -48,16 +48,16 @@ class JobSweep:
     """Arguments of `dnnsuite.sweep` for a declared workload: `sweep(space=..., epochs=3, **job.arguments(3))`.
 
     Args:
-        name: name of a job that `jobs.declare` made.
-        preset: preset for its sizes, batch size and iterations of an epoch.
+        name: name of a job that was made with `jobs.declare`.
+        preset: preset for its sizes, batch size and iterations per epoch.
         device: cpu or cuda.
         options: options of the job, for example `{"width_mult": 0.5}`.
-        source, dataroot: the data, as `--data` and `--dataroot` of commands.
-        iters_per_epoch, batch_size: other values than the preset's.
+        source, dataroot: the data, like `--data` and `--dataroot` of commands.
+        iters_per_epoch, batch_size: values that replace those of the preset.
         seed: seed of the batches.
 
     Raises:
-        InvalidArgument: `name` is no such job; the message names those that are.
+        InvalidArgument: there is no such job; the message names those that exist.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class JobSweep:
         return found
 
     def model(self, config: Config) -> torch.nn.Module:
-        """Return the plain model of a configuration, whose names may be options and hyper-parameters of the job."""
+        """Return the plain model of a configuration, whose names are options and hyper-parameters of the job."""
         self._batches(self.batch_size)  # some sizes are the data's
         own = {name: config.get(name, value) for name, value in self._options.items()}
         if "version" in config:
@@ -123,7 +123,8 @@ class JobSweep:
         return self._epochs[size]
 
     def held_out(self, count: int = 4) -> Epochs:
-        """Batches that no trial trains on: of the job's held-out samples, else others than those of training."""
+        """Return batches that no trial trains on: the job's held-out samples, or else batches other than those of
+        training."""
         size = min(max(self.batch_size, 64), 256)
         if self.workload.held_out is None:
             return Epochs(self._batches(size), size, count, _HELD_OUT)
@@ -133,11 +134,11 @@ class JobSweep:
         return Epochs(found, size, count)
 
     def space(self, preset: str, seed: int, count: int) -> dict[str, Range] | list[dict[str, Any]]:
-        """Ranges of the job, or configurations that its own sampler draws."""
+        """Return the job's ranges, or configurations drawn by its own sampler."""
         return space_of(self.workload, preset, seed, count)
 
     def arguments(self, epochs: int) -> dict[str, Any]:
-        """Arguments of `dnnsuite.sweep` for trials of so many epochs at most."""
+        """Return the arguments of `dnnsuite.sweep` for trials of at most `epochs` epochs."""
         self._loaded, self._epochs = {}, {}
         self._batches(self.batch_size)
         rate, steps = self.workload.rate, epochs * self.iters_per_epoch
@@ -152,7 +153,7 @@ class JobSweep:
 
     @property
     def metric(self) -> str:
-        """Key of the workload's metric, `acc` for an accuracy; `loss` where it has none."""
+        """Name of the workload's metric, `acc` for an accuracy; `loss` if it has none."""
         found = self.workload.metric
         if found is None:
             return "loss"
@@ -160,14 +161,14 @@ class JobSweep:
 
     @property
     def goal(self) -> str:
-        """`max` where more of the metric is better."""
+        """`max` if a larger metric is better, else `min`."""
         return "max" if self.workload.metric and self.workload.metric.better == "more" else "min"
 
     def check_metric(self, name: str | None) -> None:
         """Refuse a metric that no trial of the job will have.
 
         Raises:
-            InvalidArgument: the message has those that there are.
+            InvalidArgument: there is no such metric; the message names those that exist.
         """
         known = tuple(dict.fromkeys(("loss", self.metric, "train_loss")))
         if name is not None and name.removeprefix("val_") not in known:
@@ -177,8 +178,8 @@ class JobSweep:
 
     @property
     def optimizer(self) -> tuple[Any, dict[str, Any]]:
-        """Optimizer: name, or a function that makes one of several groups, and constants; values of a configuration
-        have the names of its arguments."""
+        """The optimizer, as a name or a function that makes one with several groups, and its constants. Values of a
+        configuration have the names of its arguments."""
         clip = self.workload.clip(self._options)
         more = {} if clip is None else {"max_grad_norm": clip}
         if len(self.workload.groups()) > 1:
@@ -192,7 +193,7 @@ class JobSweep:
 
     @property
     def scheduler(self) -> Any:
-        """Schedule: name and constants, or a function that makes one of torch's; None where the job has none."""
+        """The schedule: a name and constants, or a function that returns one of torch's; None if the job has none."""
         return None if self.workload.schedule is None else self._schedule(self.workload.schedule)
 
     def _schedule(self, made: Made) -> Any:
@@ -207,7 +208,8 @@ class JobSweep:
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
-        """`loss` where the held-out tensors are those of training, and the job's metric where it has one."""
+        """Return the job's metric if it has one, and `loss` if held-out batches have as many tensors as training
+        batches."""
         found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
             of = self.workload.metric.of

@@ -66,18 +66,18 @@ class Sweep:
     Attributes:
         table: a row per trial, in the order of their numbers, with hyper-parameters such as `lr` as columns.
         history: a row per trial and epoch, with every metric.
-        trajectory: the best value so far over the seconds since the sweep began.
+        trajectory: the best value so far, over the seconds since the sweep began.
         best_trial: number of the best trial.
         best_config, best_value: configuration of the best trial, and its value at its best epoch.
         state_dicts: weights of the best trials after their best epochs, by number, the best first; a shared base is not
             included.
-        metric, goal: metric and direction (min or max) that trials were compared by.
-        epochs: model-epochs trained.
-        epochs_from_scratch: model-epochs of the same search if each rung started from scratch.
+        metric, goal: metric that trials were compared by, and its direction (min or max).
+        epochs: number of model-epochs trained.
+        epochs_from_scratch: number of model-epochs of the same search if each rung started from scratch.
         out: the directory; None if nothing was written.
         seconds: duration of the sweep in this process, s.
-        resumed: True if it continued trials of an earlier process; `seconds` does not include its time.
-        changed: differences when it was resumed, as sentences by name; the table has the trials they concern.
+        resumed: True if it continued trials of an earlier process, whose time is not included in `seconds`.
+        changed: differences when it was resumed, as sentences by name; the table shows which trials they concern.
     """
 
     trials: list[Trial] = field(repr=False)
@@ -119,7 +119,7 @@ class Sweep:
 
     @property
     def best_config(self) -> Mapping[str, Any]:
-        """The configuration with which the best epoch was trained."""
+        """The configuration that the best epoch was trained with."""
         return dict(self._best.best_config)
 
     @property
@@ -129,12 +129,12 @@ class Sweep:
 
     @property
     def epochs(self) -> int:
-        """Model-epochs that were trained."""
+        """Number of model-epochs that were trained."""
         return sum(trial.epoch for trial in self.trials)
 
     @property
     def epochs_from_scratch(self) -> int:
-        """Model-epochs of the same search if every rung began from scratch."""
+        """Number of model-epochs of the same search if every rung started from scratch."""
         return self.plan.epochs_from_scratch if self.plan else self.epochs
 
     @cached_property
@@ -144,7 +144,7 @@ class Sweep:
 
     @property
     def best_state_dict(self) -> dict[str, Any]:
-        """The weights of the best trial after its best epoch, under the names of the plain model."""
+        """Weights of the best trial after its best epoch, with the names of the plain model."""
         return self.state_dicts.get(self.best_trial, {})
 
     def _model(self, number: int) -> torch.nn.Module:
@@ -153,10 +153,10 @@ class Sweep:
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> list[Path]:
-        """Save the best models (`keep` of the sweep) in `folder/best-1`, `folder/best-2`, ..., with a card.
+        """Save the best models (`keep` of the sweep) in `folder/best-1`, `folder/best-2` and so on, with a model card.
 
-        Each folder holds what the model's `save_pretrained` writes; PEFT and `dnnsuite.adapt` load those of adapters.
-        `folder/README.md` has the table of all trials.
+        Each folder contains what the model's `save_pretrained` writes; adapters can be loaded by PEFT and
+        `dnnsuite.adapt`. `folder/README.md` has the table of all trials.
 
         Raises:
             InvalidArgument: the models have no `save_pretrained`.
@@ -173,7 +173,7 @@ class Sweep:
         return folders
 
     def plot(self, save: str | Path | None = None, parameters: Sequence[str] | None = None) -> Figure:
-        """Draw the search: history, parallel coordinates, importance of the hyper-parameters, a slice along each.
+        """Draw the search: history, parallel coordinates, importance of the hyper-parameters, and a slice along each.
 
         Args:
             save: file to write, ending in .png, .pdf or .svg; None writes none.
@@ -190,7 +190,7 @@ class Sweep:
         return figure
 
     def coverage(self) -> Coverage:
-        """List how each part of the models ran, like `coverage()` of an array, for models of one shape after another.
+        """List how each part of the models ran, like `coverage()` of an array, for models of each shape in turn.
 
         The list is empty if the sweep was resumed and nothing was left to train.
 
@@ -227,7 +227,7 @@ class Sweep:
         return table.drop(columns=() if table["message"].any() else "message").to_html(index=False, max_rows=20)
 
     def save(self, directory: Path) -> None:
-        """Write `trials.csv`, `history.csv` as HFHT has it, `epochs.csv` and `trajectory.csv`."""
+        """Write `trials.csv`, `history.csv` in HFHT's format, `epochs.csv` and `trajectory.csv`."""
         write_text(directory / "trials.csv", self.table.to_csv())
         write_text(directory / "epochs.csv", self.history.to_csv(index=False))
         write_text(directory / "trajectory.csv", self.trajectory.to_csv(index=False))

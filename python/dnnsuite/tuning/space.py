@@ -30,13 +30,13 @@ class Uniform:
         return generator.uniform(self.low, self.high)
 
     def clipped(self, value: float) -> float:
-        """Return the nearest value that is in the range."""
+        """Return the nearest value in the range."""
         return min(max(value, self.low), self.high)
 
 
 @dataclass(frozen=True)
 class LogUniform(Uniform):
-    """Any number from `low` to `high`, each order of magnitude as likely as any other.
+    """Any number from `low` to `high`, with all orders of magnitude equally likely.
 
     >>> import random
     >>> from dnnsuite.tuning import LogUniform
@@ -56,7 +56,7 @@ class LogUniform(Uniform):
 
 @dataclass(frozen=True)
 class Int:
-    """A whole number from `low` to `high`, both included."""
+    """An integer from `low` to `high`, both included."""
 
     low: int
     high: int
@@ -70,13 +70,13 @@ class Int:
         return generator.randint(self.low, self.high)
 
     def clipped(self, value: float) -> int:
-        """Return the nearest value that is in the range."""
+        """Return the nearest value in the range."""
         return min(max(round(value), self.low), self.high)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of `values`, each as likely as any other."""
+    """One of `values`, all equally likely."""
 
     values: tuple[Any, ...]
 

@@ -107,15 +107,16 @@ def sweep(
         base: a module that all models are built on, for example a pretrained one: `make_model(configuration, base)`
             receives it frozen, to add heads or adapters. An array holds it once; each model has its own copy of the
             layers that `make_model` sets to train.
-        evaluate: held-out data in any of these forms, or a function of one plain model that returns a number or numbers
-            by name. Without it trials are compared by `train_loss`.
+        evaluate: held-out data in any of these forms, or a function of one plain model that returns a number, or
+            several by name. Without it trials are compared by `train_loss`.
         loss: (model, *batch) → the loss `[]` of one model. By default a LightningModule's training step, the loss of a
             Hugging Face model for batches that are dicts, else cross-entropy or squared error of (inputs, targets).
         measure: (model, *batch) → numbers by name, means over a batch of `evaluate`. By default `loss` and `acc`.
         optimizer: a name or class (`"SGD"`), (name, arguments for all), or a function `(parameters, config)` that
             returns a torch optimizer, or (function, {"max_grad_norm": 1.0}) to clip. By default a LightningModule's
             own, else AdamW.
-        scheduler: likewise; a function is `(optimizer, config)` and returns any torch schedule.
+        scheduler: a name or class, (name, arguments for all), or a function `(optimizer, config)` that returns any of
+            torch's schedules.
         scheduler_every: "epoch" or "batch", after which the schedule advances; by default batch for OneCycleLR and
             CyclicLR, else epoch. ReduceLROnPlateau follows `metric`.
         after_step: function that is called after each step, without gradients, for example to average weights in place.
@@ -139,7 +140,7 @@ def sweep(
         devices: several devices of this machine, each with a process that trains some of the trials: `"all"` GPUs,
             `["cuda:0", "cuda:1"]`, or `["cpu", "cpu"]` for two halves of the CPUs. There is one record and one progress
             display. Functions and data are sent to the processes. Needs `dnnsuite[optuna]`, and a directory.
-        autocast: a half precision to train in.
+        autocast: half precision to train in, by torch.autocast.
         out: directory for records and the best weights; by default a new one below `dnnsuite-runs`, False for none.
         resume: continue what is in `out`, or in the last directory. Everything that affects results must be the same:
             arguments, data, and code with the functions and values that it uses.

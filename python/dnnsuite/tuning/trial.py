@@ -77,7 +77,7 @@ class Trial:
         return self.config_at(self.best[1]) if self.best[1] else self.config
 
     def as_it_is(self) -> Trial:
-        """Return a copy that keeps what a record tells, while this one goes on."""
+        """Return a copy that keeps what a record contains, while this trial continues."""
         lists = [*self.history], [*self.earlier], [*self.inherited]
         return replace(self, history=lists[0], earlier=lists[1], inherited=lists[2])
 

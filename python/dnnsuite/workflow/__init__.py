@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Measure how many models a device trains at once, and how fast, for each way of sharing it.
+"""Measure how many models a device can train at once, and how fast, for each way of sharing it.
 
-`Report` and `Settings` are shorter names of :class:`WorkflowReport` and :class:`WorkflowSettings`. Names are resolved
-when first used, so that commands which need a part of this do not import all of it.
+`Report` and `Settings` are shorter names of :class:`WorkflowReport` and :class:`WorkflowSettings`. Names are imported
+when they are first used, so that a command loads only what it needs.
 """
 
 from __future__ import annotations

@@ -17,14 +17,17 @@ Placement = Callable[[int], AbstractContextManager[list[Environment]]]
 
 @dataclass(frozen=True)
 class Mode:
-    """A way in which B models become processes.
+    """A way to distribute B models over processes.
 
     Attributes:
-        processes: B → number of worker processes.
-        width: B → models in each process's fused array; 0 means plain torch, unfused.
-        place: number of processes → context manager that yields the environment of each and restores the device.
-        unavailable: device → why the mode cannot be used there, or None.
-        limit_B: the most models the mode can take whatever the memory, or None.
+        name: name in commands and tables.
+        description: one line about the mode.
+        processes: function from B to the number of worker processes.
+        width: function from B to the number of models in the fused array of each process; 0 means plain torch.
+        place: functions by device, each from the number of processes to a context manager that yields the environment
+            of each process and restores the device.
+        unavailable: function from a device to the reason why the mode cannot be used there, or None.
+        limit_B: largest number of models, whatever the memory, or None.
         changes_machine: True if it changes the GPU for all its users; it must then be requested by name.
     """
 

@@ -24,7 +24,7 @@ ROW_NAMES = ("mode", "precision", "B", "rate", "normalized (95 %)", "runs", "sta
 
 
 def file_stem(settings: WorkflowSettings) -> str:
-    """Device, its model where there is one, and job: `cpu-bert`, `cuda-h200-bert`."""
+    """Device, its model if it is known, and job: `cpu-bert`, `cuda-h200-bert`."""
     return "-".join(part for part in (settings.device, settings.device_model, settings.job) if part)
 
 

@@ -31,7 +31,17 @@ _EQUALITY_B = 3
 
 @dataclass
 class WorkflowReport:
-    """Result of a workflow."""
+    """Result of a workflow.
+
+    Attributes:
+        root: its directory.
+        settings: settings with which it ran.
+        state: content of the workflow's file in the directory.
+        table: all runs, or None if there is none.
+        summary: throughput with 95 % intervals, or None.
+        files: files that were written.
+        problems: a sentence for each run that failed or cannot be read.
+    """
 
     root: Path
     settings: WorkflowSettings

@@ -17,16 +17,17 @@ _DRAWS_WITHOUT_NEWS = 1000
 
 
 class NothingFits(Error):
-    """Raised when not even one model fits in the device's memory."""
+    """Raised when not even one model fits into the memory of the device."""
 
 
 def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_repeats: int = 1) -> int:
-    """Find the largest B for which `try_B` holds: doubling up to the first failure, then bisection.
+    """Find the largest B for which `try_B` returns True, by doubling up to the first failure, then by bisection.
 
     Args:
-        try_B: a dry run with B models; True if it fits. If B models fit, fewer are assumed to fit.
-        limit: largest B to try; it is tried itself before it is returned.
-        dry_run_repeats: times that `try_B` must hold for a B to pass.
+        try_B: function that makes a dry run with B models and returns True if they fit. If B models fit, fewer are
+            assumed to fit.
+        limit: largest B to try; it is also tried before it is returned.
+        dry_run_repeats: number of times that `try_B` must succeed for a B.
 
     Raises:
         NothingFits: `try_B(1)` is False.
@@ -63,12 +64,12 @@ def find_max_B(try_B: Callable[[int], bool], limit: int | None = None, dry_run_r
 
 
 def expovariate_plan(max_B: int, max_num_Bs: int, lambd: float = 4.0, seed: int = 0) -> list[int]:
-    """Choose the Bs to measure: 1 and `max_B`, and between them more at small B.
+    """Choose the Bs to measure: 1, `max_B`, and numbers between them that are denser at small B.
 
     Args:
         max_B: largest number of models.
-        max_num_Bs: number of Bs to choose, or fewer if there are fewer.
-        lambd: density near 1: the others are drawn as `round(Exp(lambd) * max_B)`.
+        max_num_Bs: number of Bs to choose; the result is shorter if there are not that many.
+        lambd: density near 1; the numbers between are drawn as `round(Exp(lambd) * max_B)`.
         seed: the same seed gives the same plan.
 
     Returns:

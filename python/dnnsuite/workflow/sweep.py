@@ -71,15 +71,15 @@ def sweep(
 
 
 def run(job: str, out: str | Path, resume: bool = False, quiet: bool = False, **options: Any) -> WorkflowReport:
-    """Measure the throughput of a job by mode and number of models, as `dnnsuite workflow JOB` does.
+    """Measure the throughput of a job by mode and number of models, like the command `dnnsuite workflow JOB`.
 
     Args:
-        job: name of a fused job, or of a workflow such as `resnet_partially_fused`.
-        out: output directory, which is empty or absent; with `resume`, the one to continue.
+        job: name of a job that can be fused, or of a workflow such as `resnet_partially_fused`.
+        out: output directory, which must be empty or absent; with `resume`, the directory to continue.
         resume: run what is missing in `out`.
         quiet: show no progress.
-        options: options of the command with underscores, for example `preset="quick", modes=["serial", "hfta"],
-            plan=[1, 4]`; with `resume`, `allow_changed` names settings that may have changed, which the records note.
+        options: options of the command, with underscores, for example `preset="quick", modes=["serial", "hfta"],
+            plan=[1, 4]`. With `resume`, `allow_changed` names settings that may differ, which the records note.
 
     Returns:
         A table of all runs (rates in items per second), a summary with 95 % intervals, and the files written.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._reduction import check_reduction, in_whole_vectors, reduced
+from .._reduction import check_models, check_reduction, in_whole_vectors, reduced
 from ._own_numbers import takes_own_numbers
 
 
@@ -105,6 +105,7 @@ def ctc_loss(
     targets `[B, N, S]` or `[B, sum of lengths]`, lengths `[B, N]`, or `[N]` (which may be lists) for all models.
     """
     check_reduction(reduction)
+    check_models({"log_probs": log_probs, "targets": targets})
     lengths = [torch.as_tensor(given) for given in (input_lengths, target_lengths)]
     if log_probs.dim() == 4:
         lengths = [one.expand(len(log_probs), -1) if one.dim() == 1 else one for one in lengths]

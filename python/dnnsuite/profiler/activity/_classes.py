@@ -95,7 +95,7 @@ _MOVES = frozenset(_MOVING.split())
 
 
 def classify(name: str) -> str:
-    """Return the class of the kernel with this demangled name: one of :data:`CLASSES`, `other` if no rule matches.
+    """Return the class of a kernel from its demangled name: one of :data:`CLASSES`, or `other` if no rule matches.
 
     >>> classify("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n"), classify("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
     ('gemm', 'communication')
@@ -127,7 +127,7 @@ def _of_inductor(loop: str, operators: str) -> str:
 
 
 def classify_names(names: pd.Series) -> pd.Series:
-    """Return the class of each kernel in a column of names `[N]`; each distinct name is classified once."""
+    """Return the class of each kernel in a column of names `[N]`. Each distinct name is classified once."""
     column = names.astype("category").cat
     classes = [*CLASSES]
     of_name = [classes.index(classify(str(name))) for name in column.categories]

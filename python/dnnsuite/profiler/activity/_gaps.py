@@ -35,11 +35,11 @@ _SPAN = {
 
 
 def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns `launch_t0_ns`, `launch_t1_ns`, `launch_thread`, `queue_ns` to `work` (kernels, memops or
-    graphs).
+    """Add the columns `launch_t0_ns`, `launch_t1_ns`, `launch_thread` and `queue_ns` to `work`.
 
     Args:
-        api: table `api` of :class:`ActivityInstrument`.
+        work: table `kernels`, `memops` or `graphs` of :class:`ActivityInstrument`.
+        api: table `api` of the same instrument.
     """
     calls = api.sort_values(["correlation", "t0_ns"], kind="stable").drop_duplicates("correlation")
     ids = calls["correlation"].to_numpy()
@@ -57,10 +57,10 @@ def with_launches(work: pd.DataFrame, api: pd.DataFrame) -> pd.DataFrame:
 
 
 def innermost(spans: pd.DataFrame, t_ns: Times) -> NDArray[np.int64]:
-    """Find for each time `[N]` the row of `spans` that is open then and began last; -1 where none is.
+    """Find, for each time `[N]`, the row of `spans` that is open then and began last; -1 if there is none.
 
-    Of spans that began at once, the one that ends first is the inner one. A span is open from `t0_ns` up to, and
-    without, `t1_ns`.
+    If several spans began at the same time, the one that ends first is the inner one. A span is open from `t0_ns` until
+    just before `t1_ns`.
     """
     edges, rows = _timeline(spans["t0_ns"].to_numpy(), spans["t1_ns"].to_numpy())
     return rows[np.searchsorted(edges, t_ns, "right")]
@@ -91,7 +91,9 @@ def attribute(work: pd.DataFrame, api: pd.DataFrame, spans: pd.DataFrame, label:
     """Add to `work` its launches (:func:`with_launches`), and the `span` and `step` in which it was launched.
 
     Args:
-        spans: any table with `t0_ns`, `t1_ns` and a column `label`, and perhaps `step`: spans, phases, NVTX markers.
+        work, api: tables of :class:`ActivityInstrument`; `work` is `kernels`, `memops` or `graphs`.
+        spans: any table with `t0_ns`, `t1_ns`, a column `label` and optionally `step`: spans, phases or NVTX markers.
+        label: column of `spans` with their names.
 
     Raises:
         InvalidArgument: `spans` lacks a column.
@@ -155,12 +157,13 @@ def idle_gaps(
     label: str = "name",
     least_ns: int = 0,
 ) -> pd.DataFrame:
-    """List the idle gaps of at least `least_ns`, a row each, longest first; `definitions` has the columns' meanings.
+    """List idle gaps of at least `least_ns`, a row each, longest first. `definitions` explains the columns.
 
     Args:
         kernels, api, memops, graphs: tables of :class:`ActivityInstrument`.
         windows: (begin, end) in ns.
         spans, label: see :func:`attribute`.
+        least_ns: shortest gap to list, ns.
 
     Raises:
         InvalidArgument: no window has a length.
@@ -184,10 +187,11 @@ def idle_gaps(
 
 
 def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.DataFrame:
-    """Compute the share of time for which each GPU waited for the host, a row each.
+    """Compute the fraction of time that each GPU waited for the host: a row each.
 
     Args:
         gaps: result of :func:`idle_gaps` with `least_ns=0` for the same `windows`.
+        windows: (begin, end) in ns.
     """
     window_ns = length_ns(of_windows(windows))
     unknown = gaps["gap_ns"].where(gaps["host_ns"].isna(), 0)
@@ -200,7 +204,7 @@ def host_bound(gaps: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.Dat
 
 
 def known_share(host_ns: int, unknown_ns: int, window_ns: int) -> tuple[int | None, float]:
-    """Return (`host_ns`, its share in percent), or neither where too much of the idle time is of unknown cause."""
+    """Return `host_ns` and its percentage of the window; None and NaN if too much idle time has an unknown cause."""
     if unknown_ns > _UNKNOWN_PCT / 100 * window_ns:
         return None, math.nan
     return host_ns, 100 * host_ns / window_ns

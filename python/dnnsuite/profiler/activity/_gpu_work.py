@@ -28,7 +28,7 @@ _STRAY_NS = 1_000_000  # what CUPTI's mapping of clocks may be off by
 
 
 def nvtx_environment() -> dict[str, str]:
-    """Return the environment variables with which NVTX markers of a new process reach CUPTI and the table `markers`.
+    """Return environment variables with which the NVTX markers of a new process reach CUPTI and the table `markers`.
 
     NVTX looks for its listener at the first marker of a process, so they must be set before it.
 
@@ -40,7 +40,7 @@ def nvtx_environment() -> dict[str, str]:
 
 
 def variables_for_markers() -> dict[str, str]:
-    """Return :func:`nvtx_environment` for a process to profile; nothing if there is no GPU, or a listener already."""
+    """Return :func:`nvtx_environment` for a process to profile; empty if there is no GPU, or already a listener."""
     if "NVTX_INJECTION64_PATH" in os.environ or not host.gpus():
         return {}
     try:
@@ -77,19 +77,20 @@ def _of_no_launch(part: dict[str, Any]) -> int:
 
 
 class ActivityInstrument(SessionInstrument):
-    """Kernels, copies and host calls of this process's GPUs, with a precision of ns.
+    """Kernels, copies and host calls of this process on its GPUs, with a resolution of nanoseconds.
 
-    Kernels stay concurrent. The window opens and closes after a wait for all devices. One at a time: opening is refused
-    while another profiler holds CUPTI. It does nothing in a forked child. CUPTI stays attached to the process when it
-    is closed, which may slow later steps. A torch.profiler that is first used in the process while this holds CUPTI
-    gets no GPU records, then or later: use it before, or in another process.
+    Kernels still run concurrently. Opening and closing a window waits for all devices. Only one instrument can be open
+    at a time, and opening is refused while another profiler holds CUPTI. In a forked child it does nothing. After it is
+    closed, CUPTI stays attached to the process, which may slow down later steps. If a process first uses torch.profiler
+    while this instrument is open, torch.profiler gets no GPU records, then or later: use it before, or in another
+    process.
 
     Args:
-        tables: tables to record, out of :data:`TABLES`. `graphs` records CUDA graphs as a whole, instead of the
-            kernels in them, and costs less; it is the only one that is off unless named.
+        tables: tables to record, from :data:`TABLES`. `graphs` records CUDA graphs as a whole instead of the kernels in
+            them, which costs less; it is the only one that must be named.
 
     Raises:
-        InvalidArgument: an unknown table.
+        InvalidArgument: a table is unknown.
     """
 
     name = "activity"
@@ -106,26 +107,26 @@ class ActivityInstrument(SessionInstrument):
         """(begin, end) of each window in ns, after and before which the devices were waited for."""
 
     def open(self) -> None:
-        """Take CUPTI.
+        """Acquire CUPTI.
 
         Raises:
-            Unavailable: no driver, no GPU, no CUPTI, no permission, or another profiler holds it.
-            Error: another one is open in this process.
+            Unavailable: there is no driver, GPU, CUPTI or permission, or another profiler holds CUPTI.
+            Error: another instrument is open in this process.
         """
         if self._session is None:
             host.register_vendor_folders()
             self._session = _C.ActivitySession(self._wanted)
 
     def start(self) -> None:
-        """Wait for the devices, then record."""
+        """Wait for the devices, then begin to record."""
         self._opened().start()
 
     def stop(self) -> None:
         """Wait for the devices, and keep what was recorded.
 
         Raises:
-            Error: kernels were asked for and none was recorded. Either nothing ran on a GPU, or CUPTI has stopped
-                recording, as it does after some uses of CUDA graphs; an empty table would be wrong then.
+            Error: kernels were requested, and none was recorded. Either nothing ran on a GPU, or CUPTI has stopped
+                recording, as it does after some uses of CUDA graphs. An empty table would then be wrong.
         """
         session = self._opened()
         session.stop()
@@ -143,7 +144,7 @@ class ActivityInstrument(SessionInstrument):
             )
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """All of :data:`TABLES`; those that were not recorded are empty. `attrs["windows"]`: :attr:`windows`."""
+        """Return all of :data:`TABLES`; those not recorded are empty. `attrs["windows"]` is :attr:`windows`."""
         columns, strings = join_columns(self._parts or [_C.decode_activity(b"")])
         found = tables_of(columns, strings, _C.cupti_function_name)
         for table in found.values():
@@ -151,7 +152,7 @@ class ActivityInstrument(SessionInstrument):
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write the records of all windows, for :func:`load_records`; about 100 bytes for each.
+        """Write the records of all windows to a file for :func:`load_records`, about 100 bytes per record.
 
         Raises:
             OutputError: the file cannot be written.
@@ -167,7 +168,7 @@ class ActivityInstrument(SessionInstrument):
         save_records(Path(path), parts, self.windows, {call: _C.cupti_function_name(*call) for call in sorted(calls)})
 
     def notes(self) -> list[str]:
-        """Remarks: records that were lost or left out, and times that cannot be."""
+        """Return remarks on records that were lost or left out, and on times that are impossible."""
         lost = self._losses
         counts = {key: sum(part["counts"][key] for part in self._parts) for key in ("incomplete", "unknown", "damaged")}
         said = [

@@ -41,13 +41,13 @@ _EXPOSED = {
 
 
 def corrected_utilization_pct(session_s: float, raw_pct: float, overhead_s: float) -> float:
-    """Compute utilisation over the session without the profiler's overhead, percent.
+    """Compute utilisation over a session without the profiler's overhead, in percent.
 
-    `(session_s * raw_pct / 100) / (session_s - overhead_s)`, the arithmetic that TBD's DNN-Training-Suite did by hand
-    in nvvp: 1.609 s at 0.5 % with 1.3 s of overhead is 2.6 %.
+    The formula is `(session_s * raw_pct / 100) / (session_s - overhead_s)`, which TBD's DNN-Training-Suite computed by
+    hand in nvvp: 1.609 s at 0.5 % with 1.3 s of overhead is 2.6 %.
 
     Raises:
-        InvalidArgument: a negative value, or an overhead that leaves nothing of the session.
+        InvalidArgument: a value is negative, or the overhead is as long as the session.
     """
     if not (session_s > overhead_s >= 0 and raw_pct >= 0):
         raise InvalidArgument(
@@ -72,8 +72,9 @@ def utilization(
     overhead: pd.DataFrame | None = None,
     graphs: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-    """Compute the utilisation of each GPU that ran a kernel, graph, copy or memset, a row each; `definitions` has the
-    columns' meanings.
+    """Compute the utilisation of each GPU that ran a kernel, graph, copy or memset: a row each.
+
+    `definitions` explains the columns.
 
     Args:
         kernels, memops, overhead, graphs: tables of :class:`ActivityInstrument`.
@@ -95,7 +96,7 @@ def utilization(
 
 
 def exposed_communication(kernels: pd.DataFrame, windows: Iterable[tuple[int, int]]) -> pd.DataFrame:
-    """Compute the communication that computation did not hide, a row for each GPU that ran a kernel.
+    """Compute the communication that was not hidden behind computation: a row for each GPU that ran a kernel.
 
     Args:
         kernels: table of :class:`ActivityInstrument`, with its column `class`.
@@ -167,22 +168,23 @@ _BYTES = {"bytes": "copied or set, all together", "gb_per_s": "bytes / total_ns"
 
 
 def by_kernel(kernels: pd.DataFrame, top: int | None = None) -> pd.DataFrame:
-    """Sum the time by kernel name, a row each, most time first; at most `top` rows.
+    """Sum the time of kernels by name: a row each, longest first, at most `top` rows.
 
     Args:
         kernels: table of :class:`ActivityInstrument`.
+        top: largest number of rows; None for all.
     """
     table = _summed(kernels, ["class", "name"]).head(top if top is not None else len(kernels))
     return define(table.reset_index(drop=True), _KEYS | _SUMS | _STATISTICS)
 
 
 def by_class(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time by class of kernel, a row each, most time first."""
+    """Sum the time of kernels by class: a row each, longest first."""
     return define(_summed(kernels, ["class"])[["class", *_SUMS]], _KEYS | _SUMS)
 
 
 def by_span(kernels: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time by span and class of the kernels launched in it, a row each, most time first.
+    """Sum the time of kernels by the span in which they were launched and by class: a row each, longest first.
 
     Args:
         kernels: result of :func:`attribute`.
@@ -196,12 +198,12 @@ def by_span(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_call(api: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time of the host's calls by function, a row each, most time first: of all threads together."""
+    """Sum the time of the host's calls by function, over all threads: a row each, longest first."""
     return define(_summed(api, ["function"]), _KEYS | _SUMS | _STATISTICS)
 
 
 def by_copy(memops: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time and the bytes of copies by direction, a row each, most time first."""
+    """Sum the time and the bytes of copies by direction: a row each, longest first."""
     table = _summed(memops, ["operation"])
     moved = memops.groupby("operation", observed=True)["bytes"].sum()
     table.insert(3, "bytes", table["operation"].map(moved).astype("int64"))
@@ -210,7 +212,7 @@ def by_copy(memops: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_range(markers: pd.DataFrame) -> pd.DataFrame:
-    """Sum the time of a program's ranges by name, a row each, most time first; ranges inside of others count each."""
+    """Sum the time of a program's ranges by name: a row each, longest first. Nested ranges each count in full."""
     ranges = markers[markers["t1_ns"] > markers["t0_ns"]].rename(columns={"name": "range"})
     return define(_summed(ranges, ["range"]), _KEYS | _SUMS | _STATISTICS)
 
@@ -233,7 +235,7 @@ def analyse(
     spans: pd.DataFrame | None = None,
     label: str = "name",
 ) -> dict[str, pd.DataFrame]:
-    """Derive tables from those of :class:`ActivityInstrument`; none if no kernel and no graph ran.
+    """Compute further tables from those of :class:`ActivityInstrument`; none if no kernel and no graph ran.
 
     Args:
         tables: `kernels` and `api`, and optionally `memops`, `overhead` and `graphs`.
@@ -241,8 +243,8 @@ def analyse(
         spans, label: phases to attribute kernels to; see :func:`attribute`.
 
     Returns:
-        `gpu`: utilisation, communication and waiting for the host, for each GPU; `kernels_by_name`,
-        `kernels_by_class`, and with spans `kernels_by_span`; `idle_gaps`: the longest 1000.
+        `gpu`: utilisation, communication and waiting for the host, for each GPU; `kernels_by_name`, `kernels_by_class`,
+        and with spans `kernels_by_span`; `idle_gaps`: the longest 1000.
 
     Raises:
         InvalidArgument: no window has a length, or `spans` lacks a column.

@@ -199,7 +199,7 @@ _FORMAT = 1
 
 
 class ActivityRecording(NamedTuple):
-    """Tables and windows of a file, as :func:`load_records` returns them."""
+    """Tables and windows from a file, as returned by :func:`load_records`."""
 
     tables: dict[str, pd.DataFrame]
     windows: list[tuple[int, int]]
@@ -235,7 +235,7 @@ def save_records(
 
 
 def load_records(path: str | Path) -> ActivityRecording:
-    """Tables and windows from a file of :meth:`ActivityInstrument.save`.
+    """Load tables and windows from a file that :meth:`ActivityInstrument.save` wrote.
 
     Raises:
         Error: the file is missing, damaged, or of a later format; the message names it.

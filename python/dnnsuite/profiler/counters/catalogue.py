@@ -87,8 +87,15 @@ TYPES = ("counter", "ratio", "throughput")
 
 @dataclass(frozen=True)
 class Metric:
-    """Metric without submetric: `unit` of a counter's value ("" for a pure number), `hardware_unit` where it is
-    counted."""
+    """A metric without its submetric.
+
+    Attributes:
+        name: its full name.
+        type: kind of the metric.
+        unit: unit of a counter's value; "" for a pure number.
+        hardware_unit: part of the GPU where it is counted.
+        description: text from CUPTI.
+    """
 
     name: str
     type: str
@@ -236,7 +243,7 @@ _CONDITIONS = {
 
 @dataclass(frozen=True)
 class Feature:
-    """Feature of the counters: available or not, the reason, and the remedy."""
+    """A feature of the counters: whether it is available, and otherwise the reason and the remedy."""
 
     name: str
     available: bool
@@ -249,9 +256,10 @@ class Feature:
 
 
 def support(device: int = 0, root: Path = Path("/"), backend: Backend = CUPTI) -> list[Feature]:
-    """List the features of counters here; a missing one has its reason, nothing is raised. Planning (names, passes,
-    evaluation of recorded images) needs CUPTI only; `ranges` and `sampling` need a GPU whose counters no other process
-    reads, which shows only when a session is opened (HARDWARE_BUSY).
+    """List the features of counters on this machine. A missing one has its reason; no exception is raised.
+
+    Planning (names, passes, evaluation of recorded images) needs only CUPTI. `ranges` and `sampling` need a GPU whose
+    counters no other process is reading, which is known only when a session is opened (HARDWARE_BUSY).
     """
     features = [_planning(), permission(root), _mps(root, os.environ), _mig(os.environ)]
     try:

@@ -36,22 +36,22 @@ _DEFINITIONS = {
 
 
 class CountersInstrument(SessionInstrument):
-    """Counters of a GPU over each step, or each kernel.
+    """Counters of a GPU over each step, or over each kernel.
 
-    In mode "steps" a step is never run twice: metrics that do not fit into one pass are counted in turn, a group a
-    step. In mode "kernels" CUPTI runs every kernel alone and as often as there are passes, saving and restoring what it
-    writes, which is slow, and hangs kernels that wait for one another (NCCL): for 1 to 10 iterations of one GPU.
+    In mode "steps" a step is never run twice: metrics that do not fit into one pass are counted in turn, one group per
+    step. In mode "kernels" CUPTI runs every kernel alone, once for each pass, and saves and restores what it writes.
+    That is slow, and hangs kernels that wait for one another (NCCL), so use it for 1 to 10 iterations on one GPU.
 
     Args:
         metrics: presets, roles and metrics; see :func:`dnnsuite.profiler.counters.select`.
         device: number of the GPU, in CUDA's order.
         mode: "steps" or "kernels".
-        iterations: most steps, in kernels mode.
-        max_ranges: most ranges (marks × steps, or kernels of a step) before they are fetched; costs memory, and further
-            ones are dropped, which :meth:`notes` reports.
+        iterations: largest number of steps, in kernels mode.
+        max_ranges: largest number of ranges (marks × steps, or kernels of a step) before they are fetched. It costs
+            memory. Further ranges are dropped, which :meth:`notes` reports.
 
     Raises:
-        InvalidArgument: an unknown mode, iterations out of range, or a preset that is sampled over time.
+        InvalidArgument: the mode is unknown, `iterations` is out of range, or a preset is sampled over time.
     """
 
     name = "counters"
@@ -86,10 +86,10 @@ class CountersInstrument(SessionInstrument):
         self.plan: CounterPlan | None = None
 
     def open(self) -> None:
-        """Take the GPU's counters.
+        """Acquire the GPU's counters.
 
         Raises:
-            Unavailable: no driver, GPU, CUPTI or permission, or another profiler holds the GPU.
+            Unavailable: there is no driver, GPU, CUPTI or permission, or another profiler holds the GPU.
         """
         if self._session is not None:
             return
@@ -119,7 +119,7 @@ class CountersInstrument(SessionInstrument):
             self._opened().mark(name)
 
     def step(self, index: int) -> None:
-        """End a step. In kernels mode steps beyond `iterations` are not counted."""
+        """End a step. In kernels mode, steps beyond `iterations` are not counted."""
         if not self._running:
             return
         self._steps_of_window += 1
@@ -185,8 +185,10 @@ class CountersInstrument(SessionInstrument):
         }
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return `counters`, a row per step (or kernel), mark and metric, and `utilization`, per role in % of step and
-        of busy time."""
+        """Return `counters`, a row per step (or kernel), mark and metric, and `utilization`, a row per role.
+
+        Utilisation is a percentage of the step and of busy time.
+        """
         counters = define(pd.DataFrame(self._rows, columns=list(_DEFINITIONS)), _DEFINITIONS)
         return {"counters": counters, "utilization": self._utilization(counters)}
 
@@ -200,7 +202,7 @@ class CountersInstrument(SessionInstrument):
         return core_utilization(wide, cores=[role for role in percent if role in wide])
 
     def notes(self) -> list[str]:
-        """List remarks: ranges dropped, steps left out, metrics that took turns, values that must not be added."""
+        """Return remarks on dropped ranges, omitted steps, metrics taking turns, and values that must not be added."""
         lines = []
         if self._dropped:
             lines.append(f"counters: {self._dropped} ranges found no room and were dropped; raise max_ranges")
@@ -218,7 +220,7 @@ class CountersInstrument(SessionInstrument):
         return lines
 
     def close(self) -> None:
-        """Release the GPU's counters. Idempotent."""
+        """Release the GPU's counters. It may be called more than once."""
         self._running = False
         super().close()
 

@@ -26,7 +26,7 @@ class Group:
 
 @dataclass(frozen=True)
 class CounterPlan:
-    """Groups of metrics through which consecutive steps rotate."""
+    """Groups of metrics that take turns, one group per step."""
 
     chip: str
     collection: str
@@ -41,7 +41,8 @@ class CounterPlan:
 
     @property
     def steps(self) -> int:
-        """Number of steps after which every metric has been counted once. (Kernels mode: runs of each kernel.)"""
+        """Number of steps after which every metric has been counted once; in kernels mode, number of runs of each
+        kernel."""
         return sum(group.passes for group in self.groups)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,16 +65,21 @@ Plan = CounterPlan  # its earlier name, which stays
 def plan(
     metrics: Sequence[str], chip: str, collection: str = "ranges", in_every_group: Sequence[str] = ()
 ) -> CounterPlan:
-    """Group `metrics` (full names) so that each group takes one pass where the chip can, first fit in their order.
+    """Group `metrics` so that each group takes one pass if the chip allows it. Each goes into the first group that
+    fits.
 
-    `in_every_group` are added to each group that has room for them: the weights and times that others are divided by.
+    Metrics of the context (SMs, caches, memory) and of the device (PCIe, NVLink) never share a group, because CUPTI
+    refuses that. Sampling has no groups: the sampler refuses metrics that do not fit into one pass.
 
-    Metrics of the context (SMs, caches, memory) and of the device (PCIe, NVLink) never share a group: CUPTI refuses
-    that. Sampling has no groups: the sampler refuses metrics that do not fit into one pass.
+    Args:
+        metrics: full names.
+        chip: name of the chip.
+        collection: "ranges" or "sampling".
+        in_every_group: metrics that are added to each group with room for them, because others are divided by them.
 
     Raises:
-        InvalidArgument: names that cannot be collected on the chip, each with the nearest that can.
-        Unavailable: no CUPTI, or a chip that it does not know.
+        InvalidArgument: some names cannot be collected on the chip; the message gives the nearest that can.
+        Unavailable: there is no CUPTI, or it does not know the chip.
     """
     validate([*metrics, *in_every_group], chip, collection)
     wanted = list(dict.fromkeys(metrics))

@@ -20,12 +20,12 @@ from .catalogue import accepts, host, metric_types, passes
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 
 CORES = ("fma", "fp16", "tensor", "sfu")
-"""Kinds of cores in TBD's core utilisation, in its order."""
+"""Kinds of cores in TBD's core utilisation, in the order of its output."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Quantity: definition, unit, and the metrics that measure it, over ranges and sampled over time."""
+    """A quantity: its definition and unit, and the metrics that measure it, over ranges and sampled over time."""
 
     name: str
     unit: str
@@ -173,10 +173,11 @@ def overlaps(chip: str) -> dict[tuple[str, ...], str]:
 
 
 def validate(names: Iterable[str], chip: str, collection: str = "ranges") -> None:
-    """Check full names, with their submetrics, one by one: CUPTI refuses a set without naming the wrong one.
+    """Check full names with their submetrics one by one, because CUPTI refuses a set without naming the wrong one.
 
     Raises:
-        InvalidArgument: names that cannot be collected, all in one message, each with the nearest names of this chip.
+        InvalidArgument: some names cannot be collected; the message lists them all, with the nearest names of this
+            chip.
     """
     wrong = [name for name in dict.fromkeys(names) if not accepts(name, chip, collection)]
     if wrong:
@@ -224,15 +225,15 @@ PRESETS: dict[str, tuple[str, ...]] = {
                  "fp64", "pcie_read", "pcie_write"),
     "all": tuple(ROLES),
 }  # fmt: skip
-"""Roles by the name of the preset. `timeline` is sampled over time, its roles in the order of their importance; the
-others are counted over ranges."""
+"""Roles of each preset, by name. `timeline` is sampled over time, with the most important roles first; the others are
+counted over ranges."""
 
 SAMPLED = ("timeline",)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Request resolved on one chip: full metric names, their roles if they have one, and roles that were left out."""
+    """The metrics of a request on one chip: full names, their roles if they have one, and roles that were left out."""
 
     chip: str
     collection: str
@@ -242,14 +243,18 @@ class Selection:
 
 
 def select(asked: str | Sequence[str], chip: str, collection: str | None = None) -> Selection:
-    """Resolve any mixture of presets, roles and full metric names into metrics of `chip`.
+    """Find the metrics of `chip` for any mixture of presets, roles and full metric names.
 
-    A preset's role that the chip lacks is left out and noted; a role that was named is an error. `collection` ("ranges"
-    or "sampling") is by default the preset's.
+    A role of a preset that the chip does not have is left out and noted; a role that was named is an error.
+
+    Args:
+        asked: the names, as a list or separated by commas.
+        chip: name of the chip.
+        collection: "ranges" or "sampling"; by default that of the preset.
 
     Raises:
-        InvalidArgument: a name is none of the three, with the nearest; or a sampled preset is mixed with others.
-        Unavailable: no CUPTI, an unknown chip, or a role that this chip has not.
+        InvalidArgument: a name is none of the three (the nearest is named), or a sampled preset is mixed with others.
+        Unavailable: there is no CUPTI, the chip is unknown, or it does not have a role that was named.
     """
     words = [asked] if isinstance(asked, str) else list(asked)
     words = list(dict.fromkeys(part for word in words for part in word.split(",") if part))

@@ -32,17 +32,17 @@ _DEFINITIONS = {
 
 
 class PmSamplingInstrument(SessionInstrument):
-    """Samples of a whole device, other processes on it included.
+    """Samples of a whole device, including other processes on it.
 
     Args:
         metrics: the preset "timeline", or full metric names that fit into one pass.
         device: number of the GPU, in CUDA's order.
-        interval_s: time between samples in s. Chips without a trigger by time (Turing, GA100) take it as cycles of a
-            clock near 1 GHz.
-        buffer_bytes: GPU memory for samples that are not fetched yet.
+        interval_s: time between samples, s. Chips that cannot be triggered by time (Turing, GA100) use cycles of a
+            clock near 1 GHz instead.
+        buffer_bytes: GPU memory for samples that have not been fetched yet.
 
     Raises:
-        InvalidArgument: an interval below 1 µs.
+        InvalidArgument: the interval is below 1 µs.
     """
 
     name = "pm_sampling"
@@ -64,10 +64,10 @@ class PmSamplingInstrument(SessionInstrument):
         self.selection: Selection | None = None
 
     def open(self) -> None:
-        """Take the GPU's sampler.
+        """Acquire the GPU's sampler.
 
         Raises:
-            Unavailable: no driver, GPU, CUPTI or permission, or another profiler holds the GPU.
+            Unavailable: there is no driver, GPU, CUPTI or permission, or another profiler holds the GPU.
             InvalidArgument: the metrics do not fit into one pass.
         """
         if self._session is not None:
@@ -86,12 +86,12 @@ class PmSamplingInstrument(SessionInstrument):
         self.selection = selection
 
     def start(self) -> None:
-        """Open a window: sampling begins, and a thread fetches."""
+        """Open a window: sampling begins, and a thread fetches the samples."""
         self._opened().start()
         self._running = True
 
     def stop(self) -> None:
-        """Close the window; all its samples are there on return."""
+        """Close the window. All its samples have been fetched on return."""
         session = self._opened()
         if self._running:
             self._running = False
@@ -99,7 +99,7 @@ class PmSamplingInstrument(SessionInstrument):
         self._windows += session.take()
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return table `samples`, a row per sample and metric."""
+        """Return the table `samples`, with a row per sample and metric."""
         frames = []
         for window in self._windows:
             assert self.selection is not None
@@ -128,7 +128,8 @@ class PmSamplingInstrument(SessionInstrument):
         return pd.DataFrame(columns)
 
     def notes(self) -> list[str]:
-        """List remarks: samples lost to overflow, metrics left out, conversion of times to this machine's clock."""
+        """Return remarks on samples lost to overflow, metrics left out, and the conversion of times to this machine's
+        clock."""
         lines = []
         overflows = sum(window["overflows"] for window in self._windows)
         if overflows:

@@ -31,16 +31,17 @@ _DEFINITIONS = {
 def core_utilization(
     kernels: pd.DataFrame, cores: Sequence[str] = CORES, step_cycles: float | None = None
 ) -> pd.DataFrame:
-    """Utilisation of each kind of core over kernels.
+    """Compute the utilisation of each kind of core over kernels.
 
     Args:
-        kernels: one row per kernel; column `cycles`, one column per core in % of peak. NaN is "not counted"
-            and leaves the kernel out of that core's mean; `left_out` counts these.
-        step_cycles: elapsed cycles of the whole step, idle ones included, for `pct_of_step`.
+        kernels: one row per kernel, with a column `cycles` and a column per core in % of peak. NaN means "not counted";
+            such a kernel is left out of the core's mean and counted in `left_out`.
+        cores: names of the columns of cores.
+        step_cycles: elapsed cycles of the whole step, including idle ones, for `pct_of_step`.
 
     Raises:
-        InvalidArgument: a column is missing, a weight is negative, or the step is shorter than its kernels: more than
-            one of them ran at a time, and their cycles cannot be added.
+        InvalidArgument: a column is missing, a weight is negative, or the step is shorter than its kernels: several of
+            them ran at the same time, and their cycles cannot be added.
     """
     missing = [column for column in ("cycles", *cores) if column not in kernels]
     if missing:
@@ -74,10 +75,10 @@ def format_core_utilization(table: pd.DataFrame, column: str = "pct_of_busy") ->
 
 
 def step_utilization(counters: pd.DataFrame) -> pd.DataFrame:
-    """Compute utilisation from the instrument's table `counters` over steps: mean over steps of each role in %.
+    """Compute utilisation from the instrument's table `counters`: the mean over steps of each role, in percent.
 
-    A range includes its idle time, so a count is relative to the step; relative to busy time is that divided by the
-    role `gpu_active` of the same step, or by its mean where another group of metrics had the step.
+    A range includes its idle time, so a count is relative to the step. Relative to busy time it is divided by the role
+    `gpu_active` of the same step, or by the mean of that role if the step counted another group of metrics.
     """
     rows = counters[(counters["unit"] == "%") & (counters["mark"] == "") & (counters["role"] != "")]
     active = rows[rows["role"] == "gpu_active"].set_index("step")["value"] / 100
@@ -105,7 +106,7 @@ def utilization_lines(table: pd.DataFrame | None) -> Iterator[str]:
     if table is None or table.empty:
         return
     yield ""
-    yield "use of the GPU's units, in % of the peak of each (what shares hardware does not add up)"
+    yield "use of the GPU's units, % of each peak (units that share hardware overlap)"
     yield f"  {'unit':<12}{'of the step':>12}{'of busy time':>14}{'counted':>9}"
     for row in table.to_dict("records"):
         yield f"  {row['core']:<12}{row['pct_of_step']:>12.2f}{row['pct_of_busy']:>14.2f}{row['counted']:>9}"

@@ -81,10 +81,12 @@ _TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 class SystemReader:
-    """Reader of the kernel's counters for the machine; rates are between two calls of `rates`, so the first gives none.
+    """Reader of the kernel's counters for the machine.
+
+    Rates are computed between two calls of `rates`, so the first call gives none.
 
     Args:
-        root: folder that holds `proc` and `sys`, for what psutil does not read.
+        root: folder that contains `proc` and `sys`, for values that psutil does not read.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -93,11 +95,12 @@ class SystemReader:
         self._then_ns = 0
 
     def forget(self) -> None:
-        """Start rates anew at the next call."""
+        """Forget the last counters, so that the next call of `rates` gives none."""
         self._before, self._then_ns = {}, 0
 
     def rates(self, now_ns: int) -> Iterator[Reading]:
-        """Yield CPU use, pressure and power since the last call; quantities that the machine lacks are left out."""
+        """Yield CPU use, pressure and power since the last call. Quantities that the machine does not have are left
+        out."""
         before, wall_s = self._before, max(now_ns - self._then_ns, 1) / 1e9
         now = self._counters()
         self._before, self._then_ns = now, now_ns
@@ -118,7 +121,7 @@ class SystemReader:
                 yield Reading(which, "power", joules / wall_s, "W")
 
     def memory(self) -> Iterator[Reading]:
-        """Yield memory available to programs, and memory in use."""
+        """Yield the memory available to programs, and the memory in use."""
         found = psutil.virtual_memory()
         yield Reading("machine", "memory_used", found.total - found.available, "bytes")
         yield Reading("machine", "memory_available", found.available, "bytes")
@@ -171,7 +174,7 @@ class MachineReader:
         self._process_s = self._waited_s = 0.0
 
     def forget(self) -> None:
-        """Start rates anew at the next `read`, without the time between two windows."""
+        """Restart rates at the next `read`, without the time between two windows."""
         self._then_ns = 0
         self._system.forget()
 

@@ -19,10 +19,10 @@ class Nesting(NamedTuple):
 
 
 def nest(threads: Sequence[int], t0_ns: Sequence[int], t1_ns: Sequence[int]) -> Nesting:
-    """Nest the events of each thread, in any order.
+    """Nest the events of each thread; they may be in any order.
 
-    An event is inside another of its thread that began no later and has not ended when it begins. Of events that
-    begin together the longer is outside, then the earlier in order.
+    An event is inside another one of its thread that began no later and has not ended when it begins. If events begin
+    at the same time, the longer one is outside, then the one that comes first.
     """
     begins, ends = (np.asarray(each, np.int64) for each in (t0_ns, t1_ns))
     order = np.lexsort((-ends, begins, np.asarray(threads, np.int64))).tolist()

@@ -84,11 +84,11 @@ Row = tuple[Any, ...]
 
 
 class OpsInstrument(Instrument):
-    """Recorder of operators by torch.profiler's CPU activity, in all threads, replays of captured steps included.
+    """Recorder of operators in all threads, including replays of captured steps, by torch.profiler's CPU activity.
 
-    Table `ops`, one row for each call. It takes 1 to 2 µs a call from the program: see the overhead that a profile
-    prints. FLOPs and bytes are computed, not counted. If the program starts a torch.profiler, that one records, and
-    :attr:`gave_way` is true until the window has closed: those steps count as not observed.
+    The table `ops` has a row for each call. Recording costs the program 1 to 2 µs per call: see the overhead that a
+    profile prints. FLOPs and bytes are computed, not counted. If the program starts a torch.profiler itself, that one
+    records, and :attr:`gave_way` is True until the window has closed; those steps count as not observed.
     """
 
     name = "ops"
@@ -104,7 +104,7 @@ class OpsInstrument(Instrument):
         self._foreign = ExitStack()  # open while a recorder of the program would be noticed
 
     def open(self) -> None:
-        """Take torch's profiler. Raises Unavailable while another one records."""
+        """Acquire torch's profiler. Raises Unavailable while another one is recording."""
         from ..._torch import profiler_recording
 
         if profiler_recording():
@@ -113,7 +113,8 @@ class OpsInstrument(Instrument):
             )
 
     def start(self) -> None:
-        """Open a window. If the program's torch.profiler is recording, it keeps recording and this one gives way."""
+        """Open a window. If a torch.profiler of the program is recording, it continues and this instrument records
+        nothing."""
         import torch
 
         from ..._torch import all_threads_config, profiler_recording

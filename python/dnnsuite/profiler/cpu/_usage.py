@@ -177,13 +177,14 @@ STEAL_EVERY_NS = 50_000_000
 
 
 class CpuInstrument(Instrument):
-    """Counters and samples while a window is open.
+    """Counters and samples of the CPUs while a window is open.
+
+    The tables are `samples` (source `cpu`), `counters_cpu` (per thread) and `steps_cpu` (CPU time beside wall time,
+    which shows time taken by other processes). Hardware counters are included if there is a PMU; otherwise notes say
+    so.
 
     Args:
-        interval_s: between samples of the machine, s.
-
-    Tables: `samples` (source `cpu`), `counters_cpu` (per thread) and `steps_cpu` (CPU time beside wall time, which
-    shows time taken by other processes). Hardware counters where there is a PMU; notes say where there is none.
+        interval_s: time between samples of the machine, s.
     """
 
     name = "cpu"
@@ -203,7 +204,7 @@ class CpuInstrument(Instrument):
         self._unseen = 0
 
     def open(self) -> None:
-        """Open the counters. If the kernel forbids them, there are samples only, and a note."""
+        """Open the counters. If the kernel forbids them, there are only samples, and a note."""
         threads = ThreadCounters()
         try:
             threads.open()
@@ -304,7 +305,7 @@ class CpuInstrument(Instrument):
 
 
 class ObservedSteps(NamedTuple):
-    """Tables `ops` and `steps_cpu` of the instruments, and CpuInstrument's notes on the machine."""
+    """Tables `ops` and `steps_cpu` of the instruments, and remarks of CpuInstrument on the machine."""
 
     ops: pd.DataFrame
     steps: pd.DataFrame
@@ -312,7 +313,7 @@ class ObservedSteps(NamedTuple):
 
 
 def observe_steps(step: Callable[[], object], count: int) -> ObservedSteps:
-    """Call `step`, which returns when its work is done, `count` times, and observe operators and CPU time."""
+    """Call `step` `count` times, and observe operators and CPU time. `step` must return only when its work is done."""
     ops, cpu = OpsInstrument(), CpuInstrument()
     with ExitStack() as undo:
         for instrument in (ops, cpu):

@@ -34,8 +34,10 @@ CLASSES = {
 
 
 def stored_bytes(tensors: Iterable[torch.Tensor | None], seen: set[int] | None = None) -> int:
-    """Sum the bytes of the distinct storages behind `tensors`; those in `seen` are not counted, new ones are added to
-    it."""
+    """Return the bytes of the distinct storages behind `tensors`.
+
+    Storages in `seen` are not counted, and new ones are added to it.
+    """
     seen = set() if seen is None else seen
     total = 0
     for tensor in tensors:
@@ -85,8 +87,8 @@ def check_storages() -> None:
 class FeatureMaps:
     """Counter of the live storages that autograd saves between :meth:`enter` and :meth:`leave`.
 
-    :attr:`peak_bytes` is the largest sum at the end of a forward pass since :meth:`reset`: where a plain training step
-    has its peak. Weights do not count: name them by :meth:`exclude`.
+    :attr:`peak_bytes` is the largest sum at the end of a forward pass since :meth:`reset`, which is where a plain
+    training step has its peak. Weights do not count if they are named with :meth:`exclude`.
     """
 
     def __init__(self) -> None:
@@ -113,7 +115,7 @@ class FeatureMaps:
         return context is not None
 
     def leave(self) -> None:
-        """End the forward pass that began last in this thread, after an error too."""
+        """End the forward pass that began last in this thread. It must also be called after an error."""
         if not self._open.forwards:
             return
         context = self._open.forwards.pop()
@@ -122,13 +124,13 @@ class FeatureMaps:
             self.peak_bytes = max(self.peak_bytes, self.live_bytes())
 
     def reset(self) -> None:
-        """Begin an iteration: the peak is set to the live bytes."""
+        """Begin an iteration by setting the peak to the bytes that are alive."""
         with self._lock:
             self.seen = 0
         self.peak_bytes = 0
 
     def live_bytes(self) -> int:
-        """Bytes of saved tensors that are alive."""
+        """Bytes of the saved tensors that are alive."""
         with self._lock:
             self._live = {key: each for key, each in self._live.items() if not each[1].expired()}
             return sum(size for key, (size, _) in self._live.items() if key not in self._weights)
@@ -166,7 +168,7 @@ class MemoryLevel(NamedTuple):
 
 
 def begin_peak(device: str) -> None:
-    """Start a new peak. On a GPU this resets torch's own peak statistics, too."""
+    """Start a new peak. On a GPU this also resets torch's own peak statistics."""
     if device.startswith("cuda"):
         import torch
 
@@ -214,13 +216,13 @@ _STEPS = {
 
 
 class MemoryInstrument:
-    """Weights, gradients, optimizer state and feature maps in each step, and the rest of the peak.
+    """Memory of weights, gradients, optimizer state and feature maps in each step, and the rest of the peak.
 
-    Hooks in modules exist while a window is open. Steps that a StepRunner replays run none: a note says when feature
-    maps could not be seen. On a GPU the statistics of peaks of torch's allocator are reset in each step.
+    Modules have hooks while a window is open. Steps that a StepRunner replays do not run them, and a note says if
+    feature maps could not be seen. On a GPU, the peak statistics of torch's allocator are reset in each step.
 
     Args:
-        models: number of models in a fused array, for bytes per model; 1 for a plain one.
+        models: number of models in a fused array, for bytes per model; 1 for a plain model.
         modules: allow hooks in modules; without them weights and feature maps are not seen.
     """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Samples of GPUs from NVIDIA's driver: utilisation, memory, power, clocks, temperature, processes.
+"""Samples of GPUs from NVIDIA's driver: utilisation, memory, power, clocks, temperature and processes.
 
-Needs no rights and, from Hopper on, shows the pipes of the SMs too (GPM).
+No permission is needed. From Hopper on, the use of the SMs' pipes is sampled too (GPM).
 """
 
 from ._gpu_state import SLOWED, NvmlInstrument, decode_reasons

@@ -179,13 +179,13 @@ _ROOT_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
 
 
 class NvmlInstrument(Instrument):
-    """Sampler of GPUs in a thread: utilisation, memory, power, energy, clocks, temperature, processes, GPM.
+    """Sampler of GPUs in a thread: utilisation, memory, power, energy, clocks, temperature, processes and GPM.
+
+    The table `samples` is long, with the columns t_ns, source, device, name, value and unit.
 
     Args:
-        interval_s: between samples, s. GPM wants at least 0.1.
-        devices: numbers of GPUs as `nvidia-smi` counts them; those that this process can see by default.
-
-    Table `samples` (long): t_ns, source, device, name, value, unit.
+        interval_s: time between samples, s. GPM needs at least 0.1.
+        devices: numbers of GPUs in the order of `nvidia-smi`; by default those that this process can see.
     """
 
     name = "nvml"
@@ -198,7 +198,7 @@ class NvmlInstrument(Instrument):
         self._owner = 0
 
     def open(self) -> None:
-        """Open the GPUs. Raises Unavailable without a driver, InvalidArgument for a GPU that is not there."""
+        """Open the GPUs. Raises Unavailable without a driver, and InvalidArgument for a GPU that does not exist."""
         if self._nvml is not None:
             return
         nvml = _load()
@@ -347,7 +347,7 @@ SLOWED = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400  # the GPU would run fas
 
 
 def decode_reasons(bits: int) -> list[str]:
-    """Return the reasons in words, lowest bit first; undocumented bits are named by their value."""
+    """Return the reasons in words, lowest bit first. Undocumented bits are named by their value."""
     known = [word for bit, word in REASONS.items() if bits & bit]
     rest = bits & ~sum(REASONS)
     unknown = [f"unknown reason {1 << i:#x}" for i in range(rest.bit_length()) if rest >> i & 1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Roofline model: peaks of this machine's CPUs, and operators relative to them.
+"""The roofline model: peaks of this machine's CPUs, and operators relative to them.
 
 Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009. The roofs are measured, not taken from a data sheet.
 """

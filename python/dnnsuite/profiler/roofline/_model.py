@@ -44,7 +44,7 @@ def attainable_flops_per_s(intensity: float, peak_flops_per_s: float, peak_bytes
 
 
 def bound_s(flops: float, bytes_: float, peak_flops_per_s: float, peak_bytes_per_s: float) -> float:
-    """Return the least seconds for the work if arithmetic and traffic overlap: the longer of the two.
+    """Return the shortest possible time for the work, s: the longer of arithmetic and traffic, which can overlap.
 
     Args:
         flops: floating-point operations.
@@ -72,18 +72,18 @@ class RooflineSummary:
 
 
 class Roofline:
-    """Operators of a window under the peaks of the machine.
+    """The operators of a window under the peaks of the machine.
+
+    If several threads run operators at the same time, as in a StepRunner, each has a fraction of the peaks (`lanes`).
+    `table` has a row for each operator, phase and type, the longest first; see `attrs["definitions"]`.
 
     Args:
         peaks: the roofs.
         ops: table `ops` of `OpsInstrument`.
         steps: table `steps_cpu` of `CpuInstrument` over the same window.
 
-    If several threads run operators at the same time, as in a StepRunner, each has its part of the peaks (`lanes`).
-    `table` has a row for each operator, phase and type, the longest first; see `attrs["definitions"]`.
-
     Raises:
-        InvalidArgument: nothing in `ops` is counted.
+        InvalidArgument: no operator was recorded within a step.
     """
 
     def __init__(self, peaks: Peaks, ops: pd.DataFrame, steps: pd.DataFrame) -> None:
@@ -169,9 +169,10 @@ _APART = 1.5
 
 
 def draw(peaks: Peaks, table: pd.DataFrame | None = None, ax: Axes | None = None, lanes: int = 1) -> Axes:
-    """Draw FLOP/s over arithmetic intensity: the peaks, and the operators of `table` (`Roofline.table`) with FLOPs.
+    """Draw FLOP/s over arithmetic intensity: the peaks, and the operators of `table` (`Roofline.table`) that have
+    FLOPs.
 
-    A point's area is the time in the operator. With several `lanes`, points are of all lanes together.
+    The area of a point is the time in the operator. With several `lanes`, points are those of all lanes together.
     """
     if ax is None:
         import matplotlib.pyplot as plt

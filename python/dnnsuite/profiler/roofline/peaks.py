@@ -88,10 +88,11 @@ _BUSY = 1.10  # slower than alone by more: a measurement says as much about the 
 
 @dataclass(frozen=True)
 class Contention:
-    """Slowdown of arithmetic now over arithmetic alone.
+    """Slowdown of arithmetic, now compared with alone.
 
-    `slowdown` is wall time over the least CPU time ever measured here for the same work and threads: 1 without
-    contention. `waiting_pct` is the part of the wall time in which the threads were runnable and had no CPU.
+    `slowdown` is wall time divided by the smallest CPU time that was ever measured here for the same work and threads;
+    it is 1 without contention. `waiting_pct` is the percentage of the wall time in which the threads were runnable but
+    had no CPU.
     """
 
     slowdown: float
@@ -100,7 +101,7 @@ class Contention:
 
     @property
     def busy(self) -> bool:
-        """True if something else used the CPUs."""
+        """True if other work used the CPUs."""
         return self.slowdown > _BUSY
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,11 +117,11 @@ class Contention:
 
 
 def probe_contention(threads: int, key: str) -> Contention:
-    """Time the arithmetic on `threads` threads at once; the least is kept in the cache.
+    """Time arithmetic on `threads` threads at once, and keep the shortest time in the cache.
 
     Args:
-        threads: number of threads, that of the work to measure.
-        key: the machine, as in `Peaks`: values of another one do not apply.
+        threads: number of threads, equal to that of the work to be measured.
+        key: the machine, as in `Peaks`; values of another machine do not apply.
 
     Raises:
         InvalidArgument: `threads` is below 1.
@@ -179,10 +180,10 @@ _SLOW_S = 1.0  # a product that takes longer says that larger ones need not be t
 
 @dataclass(frozen=True)
 class Peaks:
-    """Highest rates measured with `threads` threads on this machine.
+    """Highest rates, measured with `threads` threads on this machine.
 
-    `flops_per_s` by precision (`fp32`, `bf16`), `bytes_per_s` by level (`L1`, `L2`, `L3`, `memory`), and
-    `capacity_bytes` of each level. `contention` is that of the measurement: if it was not 1, the true peaks are higher.
+    `flops_per_s` is by precision (`fp32`, `bf16`), `bytes_per_s` and `capacity_bytes` are by level (`L1`, `L2`, `L3`,
+    `memory`). `contention` is that of the measurement; if it was not 1, the true peaks are higher.
     """
 
     machine: dict[str, Any]
@@ -195,7 +196,7 @@ class Peaks:
     from_cache: bool = field(default=False, compare=False)
 
     def level_of(self, size: float) -> str:
-        """Return the smallest level that holds `size` bytes, where operands of that size can be at best."""
+        """Return the smallest level that holds `size` bytes, the fastest place that operands of that size can be in."""
         return next((name for name, room in self.capacity_bytes.items() if size <= room), "memory")
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,7 +204,7 @@ class Peaks:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Peaks:
-        """Read a result of `to_dict`. Raises KeyError, TypeError or ValueError for other values."""
+        """Make peaks from a result of `to_dict`. Raises KeyError, TypeError or ValueError for other values."""
         seen = values["contention"]
         contention = Contention(float(seen["slowdown"]), float(seen["waiting_pct"]), int(seen["threads"]))
         roofs = {
@@ -231,17 +232,17 @@ def machine_key(threads: int) -> dict[str, Any]:
 def measure_peaks(
     threads: int | None = None, refresh: bool = False, report: Callable[[str], None] = lambda text: None
 ) -> Peaks:
-    """Return the peaks of this machine: from the cache, or measured (some seconds) and cached.
+    """Return the peaks of this machine, from the cache, or measured (which takes some seconds) and cached.
 
-    Peaks measured on a busy machine are measured again once it is quiet.
+    Peaks that were measured on a busy machine are measured again once it is quiet.
 
     Args:
         threads: number of threads; by default one on each CPU that this process may use.
         refresh: measure again. The better of two measurements counts, because other work can only lower one.
-        report: called with a line of text before each measurement.
+        report: function that is called with a line of text before each measurement.
 
     Raises:
-        InvalidArgument: there are not that many CPUs.
+        InvalidArgument: there are fewer CPUs than `threads`.
     """
     cpus = sorted(os.sched_getaffinity(0))
     threads = len(cpus) if threads is None else threads

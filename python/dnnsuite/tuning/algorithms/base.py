@@ -18,7 +18,7 @@ from ..space import Config, Space, draw, grid
 
 
 class Decision(enum.Enum):
-    """Fate of a trial after an epoch."""
+    """The fate of a trial after an epoch."""
 
     GO = "go"  # another epoch
     PAUSE = "pause"  # wait until it is ordered to continue, or given up
@@ -28,11 +28,11 @@ class Decision(enum.Enum):
 
 @dataclass(frozen=True)
 class Order:
-    """Instruction to begin a trial or to continue it.
+    """Instruction to begin or continue a trial.
 
     Attributes:
-        trial: its number, from 0.
-        config: values of a trial that begins, or that continues with other ones; None keeps its own.
+        trial: number of the trial, from 0.
+        config: configuration of a trial that begins, or with which it continues; None leaves its own unchanged.
         source: the trial whose weights, optimizer and schedule it takes over.
     """
 
@@ -43,16 +43,17 @@ class Order:
 
 @dataclass(frozen=True)
 class Setting:
-    """A search that an algorithm begins.
+    """The conditions of a search.
 
     Attributes:
         space: the ranges; empty if `configs` are given.
-        configs: configurations to try, in their order.
+        configs: configurations to try, in order.
         epochs: largest number of epochs of a trial.
-        seed: seed of the draws.
+        seed: seed of random draws.
         maximize: True if larger values of the metric are better.
-        id: name of the directory of the sweep, the same after it was resumed; empty without a directory.
-        fits: (source, config) → True if a trial of `config` can continue from the state of one of `source`.
+        id: name of the directory of the sweep, which is the same after it is resumed; empty without a directory.
+        fits: function (source, config) that returns True if a trial of `config` can continue from the state of a trial
+            of `source`.
     """
 
     space: Space
@@ -74,11 +75,12 @@ class Plan:
 
 
 class Algorithm(abc.ABC):
-    """Base of the algorithms.
+    """Base class of the search algorithms.
 
     Attributes:
-        parallel: number of trials that advance together, an epoch at a time, if decisions depend on the order of
-            values; None if they do not. It belongs to the algorithm and not to the machine: the history depends on it.
+        parallel: number of trials that advance together, one epoch at a time, if decisions depend on the order of
+            values; None if they do not. It is part of the algorithm, not of the machine, because the history depends on
+            it.
         keeps_states: True if the algorithm may ask for the state of a trial at its last pause but one.
     """
 
@@ -87,21 +89,21 @@ class Algorithm(abc.ABC):
 
     @abc.abstractmethod
     def begin(self, setting: Setting) -> None:
-        """Start a search from its beginning."""
+        """Start a search."""
 
     @abc.abstractmethod
     def next(self) -> Order | None:
-        """Return the next trial to begin or to continue; None while there is none."""
+        """Return the next trial to begin or continue; None if there is none at the moment."""
 
     @abc.abstractmethod
     def report(self, trial: int, epoch: int, value: float) -> Decision:
-        """Take the `value` (lower is better) of a trial after `epoch` epochs."""
+        """Receive the `value` of a trial after `epoch` epochs (lower is better), and decide its fate."""
 
     def ended(self, trial: int, value: float | None) -> None:  # noqa: B027
-        """Note the end of a trial: its last value after early stopping, None after a failure."""
+        """Receive the end of a trial: its last value after early stopping, None after a failure."""
 
     def given_up(self) -> list[int]:
-        """Return the paused trials that will not continue, each named once."""
+        """Return the paused trials that will not continue; each is returned once."""
         return []
 
     def plan(self) -> Plan | None:
@@ -113,7 +115,7 @@ class Algorithm(abc.ABC):
 
     @property
     def code(self) -> dict[str, Any]:
-        """The class of a search that is not dnnsuite's, whose code decides what is tried."""
+        """Return the class of an algorithm that is not dnnsuite's, because its code decides what is tried."""
         own = type(self)
         return {} if own.__module__.startswith(__name__.partition(".")[0] + ".") else {"search": own}
 
@@ -124,7 +126,7 @@ class Algorithm(abc.ABC):
 
 
 class Listed(Algorithm):
-    """Search that tries the given configurations in their order."""
+    """Search that tries the given configurations in order."""
 
     def begin(self, setting: Setting) -> None:
         self._epochs = setting.epochs
@@ -148,14 +150,14 @@ class Listed(Algorithm):
 
 
 class Grid(Listed):
-    """Grid search: every combination of the space."""
+    """Grid search: every combination of values in the space."""
 
     def _configs(self, setting: Setting) -> list[Config]:
         return list(setting.configs) or list(grid(setting.space))
 
 
 class Random(Listed):
-    """Random search: `trials` configurations drawn from the space."""
+    """Random search: `trials` configurations are drawn from the space."""
 
     def __init__(self, trials: int = 16) -> None:
         check_whole(1, trials=trials)

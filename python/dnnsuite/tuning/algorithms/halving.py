@@ -91,7 +91,7 @@ class Brackets(Algorithm):
 
 
 class SuccessiveHalving(Brackets):
-    """Successive halving: the best trials of each rung train on.
+    """Successive halving: the best trials of each rung continue to train.
 
     Args:
         trials: number of trials in the first rung.
@@ -119,7 +119,11 @@ class SuccessiveHalving(Brackets):
 
 
 class Hyperband(Brackets):
-    """Hyperband, with R the epochs of the sweep; `skip_last` leaves out the last rungs of each bracket, as HFTA does.
+    """Hyperband, with R equal to the epochs of the sweep.
+
+    Args:
+        eta: one in `eta` trials continues to the next rung; 2 or more.
+        skip_last: number of last rungs to leave out of each bracket, as HFTA does.
 
     >>> from dnnsuite.tuning import Hyperband
     >>> Hyperband(eta=3)
@@ -147,19 +151,19 @@ class Hyperband(Brackets):
         self._open(configs, schedules)
 
     def trials_for(self, epochs: int) -> int:
-        """Number of trials that all brackets begin, where R is `epochs`."""
+        """Return the number of trials in all brackets together, if R is `epochs`."""
         return sum(rungs[0][0] for rungs in hyperband_rungs(epochs, self.eta, self.skip_last) if rungs)
 
 
 def hyperband_rungs(R: int, eta: int = 3, skip_last: int = 0) -> list[list[Rung]]:
-    """Return the rungs (trials, epochs) of each bracket, the one with most trials first.
+    """Return the rungs (trials, epochs) of each bracket; the bracket with the most trials is first.
 
-    They are counted in integers, because log(243) / log(3) is below 5 in floating point.
+    They are computed with integers, because log(243) / log(3) is below 5 in floating point.
 
     Args:
-        R: most epochs of a trial.
-        eta: one in `eta` trials continues to the next rung, which has `eta` times the epochs.
-        skip_last: last rungs of each bracket to leave out; a bracket without a rung left is empty.
+        R: largest number of epochs of a trial.
+        eta: one in `eta` trials continues to the next rung, which has `eta` times as many epochs.
+        skip_last: number of last rungs to leave out of each bracket; a bracket without a rung is empty.
     """
     check_whole(2, eta=eta)
     s_max = 0
@@ -189,11 +193,11 @@ class ASHA(Algorithm):
     """Asynchronous successive halving (Li et al., MLSys 2020): a trial is promoted as soon as it is among the best.
 
     Args:
-        trials: number of trials in all.
+        trials: total number of trials.
         min_epochs: epochs of the first rung; each further rung has `eta` times as many, up to the epochs of the sweep.
         eta: one in `eta` trials is promoted; 2 or more.
         parallel: number of trials at once. It is part of the search, because promotion depends on which trials have
-            ended: the history is the same on every machine and at every width.
+            ended. The history is therefore the same on every machine and at every width.
 
     Raises:
         InvalidArgument: a number is too small.
@@ -255,7 +259,7 @@ class ASHA(Algorithm):
         self._running.discard(trial)
 
     def given_up(self) -> list[int]:
-        """Trials that will not be promoted any more, once the search ends."""
+        """Return the trials that will not be promoted any more, once the search has ended."""
         if self._new or self._running:
             return []
         left = [trial for trial in self._at if trial not in self._over]

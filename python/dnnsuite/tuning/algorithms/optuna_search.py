@@ -24,13 +24,13 @@ _WENT_ON = "dnnsuite_epoch"  # attribute: the last epoch after which it was deci
 
 
 class OptunaSearch(Algorithm):
-    """Search by an Optuna study, with `parallel` trials side by side.
+    """Search with an Optuna study, with `parallel` trials at the same time.
 
-    The value of each epoch is reported to the pruner of the study, which may end the trial; the last value is the
-    result. A study whose storage has trials already takes them into account, and several processes may share one.
+    The value of each epoch is reported to the study's pruner, which may end the trial; the last value is the result. If
+    the study's storage already contains trials, they are taken into account, and several processes may share one.
 
     Args:
-        study: study from `optuna.create_study`; its direction must be the goal of the sweep.
+        study: a study from `optuna.create_study`; its direction must be the goal of the sweep.
         trials: number of trials that this sweep adds.
         parallel: number of trials at once. The history depends on it, but not on the machine.
 

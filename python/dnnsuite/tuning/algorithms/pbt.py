@@ -16,20 +16,20 @@ class PBT(Algorithm):
     """Population-based training (Jaderberg et al., 2017): the worst trials become copies of the best.
 
     A copy takes over weights and optimizer state, and explores: each number is multiplied by 0.8 or 1.2, or drawn
-    again. Its schedule has its own values, at the epoch that it has reached; so has a buffer or a frozen parameter that
-    `make_model` fills from the configuration. Values that decide shapes or the kind of optimizer stay those of the
-    source. All trials wait for each other at the end of a generation, so the history does
-    not depend on the machine.
+    again. Its schedule uses the copy's own values, at the epoch that has been reached; so does a buffer or a frozen
+    parameter that `make_model` fills from the configuration. Values that decide shapes or the kind of optimizer stay
+    those of the source. All trials wait for each other at the end of a generation, so the history does not depend on
+    the machine.
 
     Args:
-        population: number of trials; all train to the end.
-        interval: number of epochs of a generation, after which copies are made.
-        quantile: share of the population that is replaced, and from whose counterpart at the top it is copied; above 0,
-            at most 0.5.
+        population: number of trials; all of them train to the end.
+        interval: number of epochs in a generation, after which copies are made.
+        quantile: fraction of the population that is replaced, by copies from the best trials of the same fraction;
+            above 0 and at most 0.5.
         resample: probability that a number is drawn again.
 
     Raises:
-        InvalidArgument: a number is out of its range, or the sweep has a list of configurations in place of a space.
+        InvalidArgument: a number is out of its range, or the sweep has a list of configurations instead of a space.
     """
 
     keeps_states = True
