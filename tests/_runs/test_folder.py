@@ -224,6 +224,10 @@ def test_refusals(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidArgument, match=rf"holds no {FILE}"), opened(tmp_path / "new", FILE, resume=True):
         pass
+    for resume in (False, True):  # each does not advise the other
+        lost = rf"holds no {FILE}, so what is in it cannot be continued: choose another --out$"
+        with pytest.raises(InvalidArgument, match=lost), opened(tmp_path, FILE, resume=resume):
+            pass
     with pytest.raises(OutputError, match="Not a directory"), opened(tmp_path / "file" / "out", FILE, resume=False):
         pass
     for damaged in ("{", "[1]"):

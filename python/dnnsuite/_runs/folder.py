@@ -233,6 +233,9 @@ def _begun(root: Path, file: str) -> dict[str, Any]:
     return {"number": 1 + int(max(found, default=0))}
 
 
+_ANOTHER = "choose another --out"
+
+
 @contextmanager
 def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[PlanFolder]:
     """Open a plan's directory: make it if need be, and lock it against a second process.
@@ -252,7 +255,9 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
 
     existed = root.exists()
     if resume and not (root / file).is_file():
-        raise InvalidArgument(f"nothing to resume: {root} holds no {file}; leave out --resume to start there")
+        used = existed and root.is_dir() and _contents(root)
+        way = f"so what is in it cannot be continued: {_ANOTHER}" if used else "leave out --resume to start there"
+        raise InvalidArgument(f"nothing to resume: {root} holds no {file}; {way}")
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / PLAN_LOCK)
@@ -264,10 +269,10 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
     try:
         others = _contents(root)
         if others and not resume:
-            raise InvalidArgument(
-                f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
-                "continue it with --resume or choose another --out (in Python resume=True, out=...)"
-            )
+            way = f"; continue it with --resume or {_ANOTHER} (in Python resume=True, out=...)"
+            if not (root / file).is_file():
+                way = f" and holds no {file}, so what is in it cannot be continued: {_ANOTHER}"
+            raise InvalidArgument(f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}){way}")
         folder = PlanFolder(root, file, _state(root / file) if resume else _begun(root, file), runs)
         folder.drop_unfinished()
         yield folder

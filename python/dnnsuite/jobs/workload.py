@@ -477,13 +477,14 @@ class Workload:
         return {**own, **self.options, **found.options}
 
 
-def valued(function: Any, found: Any, batch: Sequence[Any] = ()) -> Any:
-    """Return the value of a loss or metric, a tensor of one number; where gradients are wanted, one that has them.
+def valued(function: Any, found: Any, batch: Sequence[Any] = (), trains: bool = True) -> Any:
+    """Return the value of a loss or metric, which must be a tensor of one number.
 
     Args:
         function: the loss or metric, which is named in errors.
         found: what it returned.
         batch: tensors on the device where the value must be.
+        trains: it must have a gradient, where gradients are on.
 
     Raises:
         InvalidArgument: it is something else.
@@ -495,7 +496,7 @@ def valued(function: Any, found: Any, batch: Sequence[Any] = ()) -> Any:
         wrong = f"returned one of shape {list(found.shape)}: take its mean()"
     elif found.dtype.is_complex:
         wrong = f"returned one of {found.dtype}"
-    elif torch.is_grad_enabled() and not found.requires_grad:
+    elif trains and torch.is_grad_enabled() and not found.requires_grad:
         wrong = "returned one without a gradient: it was detached, or made from numbers"
     elif batch and (place := getattr(batch[0], "device", found.device)) != found.device:
         wrong = f"returned one on the device {found.device}, where the batch is on {place}"

@@ -211,7 +211,7 @@ class JobSweep:
         found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
             of = self.workload.metric.of
-            found[self.metric] = valued(of, of(model, *batch), batch)
+            found[self.metric] = valued(of, of(model, *batch), batch, trains=False)
         return found
 
 
