@@ -256,8 +256,8 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
     existed = root.exists()
     if resume and not (root / file).is_file():
         used = existed and root.is_dir() and _contents(root)
-        way = f"so what is in it cannot be continued: {_ANOTHER}" if used else "leave out --resume to start there"
-        raise InvalidArgument(f"nothing to resume: {root} holds no {file}; {way}")
+        way = f", so what is in it cannot be continued: {_ANOTHER}" if used else "; leave out --resume to start there"
+        raise InvalidArgument(f"nothing to resume: {root} holds no {file}{way}")
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / PLAN_LOCK)
