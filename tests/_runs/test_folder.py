@@ -232,7 +232,8 @@ def test_refusals(tmp_path: Path) -> None:
         pass
     for damaged in ("{", "[1]"):
         (tmp_path / FILE).write_text(damaged)
-        with pytest.raises(Error, match=FILE), opened(tmp_path, FILE, resume=True):
+        lost = rf"{FILE}: .*; without it .* cannot be continued: choose another"
+        with pytest.raises(InvalidArgument, match=lost), opened(tmp_path, FILE, resume=True):
             pass
 
 

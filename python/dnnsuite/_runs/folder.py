@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ from .._files import (
     PLAN_LOCK,
     TEMPORARY,
     OutputError,
+    Unsealed,
     final_name,
     is_abandoned,
     read_sealed,
@@ -247,8 +248,8 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         runs: folder in it of the finished runs; "." is itself.
 
     Raises:
-        InvalidArgument: `root` holds something and `resume` is False, or nothing and `resume` is True.
-        Error: another process is at work there.
+        InvalidArgument: `root` holds something and `resume` is False, or nothing and `resume` is True; or its file is
+            damaged, or another process is at work there.
         OutputError: it cannot be made or written.
     """
     import filelock
@@ -263,7 +264,7 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         lock = filelock.FileLock(root / PLAN_LOCK)
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise Error(f"another process is at work in {root}; wait for it or choose another --out") from None
+        raise InvalidArgument(f"another process is at work in {root}; wait for it or choose another --out") from None
     except OSError as error:
         raise OutputError(f"cannot write to {root}: {reason(error)}") from error
     try:
@@ -295,7 +296,7 @@ def joined(root: Path, file: str, wait_s: float = 60.0) -> Iterator[PlanFolder]:
 
     Raises:
         InvalidArgument: `root` holds other things.
-        Error: a process that does not share the plan is at work there.
+        InvalidArgument: a process that does not share the plan is at work there.
         OutputError: it cannot be made or written.
     """
     with ExitStack() as held:
@@ -321,14 +322,17 @@ def _share(lock: IO[bytes], root: Path, wait_s: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > until_s:
-                raise Error(
+                raise InvalidArgument(
                     f"another process is at work in {root} alone; wait for it or choose another --out"
                 ) from None
             time.sleep(_POLL_S)
 
 
 def _state(path: Path) -> dict[str, Any]:
-    state = read_sealed(path)
-    if not isinstance(state, Mapping):
-        raise Error(f"{path}: not the file of a plan; choose another --out")
-    return dict(state)
+    try:
+        return dict(read_sealed(path))
+    except Unsealed as error:
+        raise InvalidArgument(str(error)) from error
+    except (Error, TypeError, ValueError) as error:
+        why = str(error) if isinstance(error, Error) else f"{path}: not the file of a plan"
+        raise InvalidArgument(f"{why}; without it what is in {path.parent} cannot be continued: {_ANOTHER}") from error

@@ -224,19 +224,26 @@ def limited(seconds: float, late: Callable[[], Exception]) -> Iterator[None]:
     It reaches Python code of the main thread, in which alone it does anything.
     """
 
-    def ring(number: int, frame: FrameType | None) -> NoReturn:
-        raise late()
+    within = True
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        if within:  # what rings as the block ends is too late to end it, and would leave the timer behind
+            raise late()
 
     if not _in_main_thread():
         yield
         return
-    before, began_s = signal.signal(signal.SIGALRM, ring), time.monotonic()
-    left_s, each_s = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    began_s = time.monotonic()
+    before, (left_s, each_s) = signal.signal(signal.SIGALRM, ring), signal.getitimer(signal.ITIMER_REAL)
     try:
-        yield
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+            yield
+        finally:
+            within = False
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, before or signal.SIG_DFL)
         if left_s:  # somebody else's timer
             signal.setitimer(signal.ITIMER_REAL, max(1e-3, left_s - (time.monotonic() - began_s)), each_s)
 
