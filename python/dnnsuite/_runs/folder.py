@@ -146,9 +146,24 @@ class PlanFolder:
         for run in found:
             if self._has_id and run.record.plan_id != self.id:
                 problems.append(f"skipped: {run.directory} is a run of another plan than {self.root / self.file}")
+            elif damage := _damage_of(run):
+                problems.append(f"skipped: {damage}")
             else:
                 runs.append(run)
         return runs, problems
+
+
+def _damage_of(run: ReadRun) -> str:
+    """Name the first file of a run's samples that was cut or edited, and what is wrong with it; "" without any."""
+    from .samples import unchanged
+
+    for path in (run.directory / name for name in (run.record.samples.files if run.record.samples else ())):
+        try:
+            if path.is_file():
+                unchanged(path)
+        except (OSError, ValueError) as error:
+            return f"{path}: {reason(error)}"
+    return ""
 
 
 def write_run(directory: Path, run: RunRecord) -> None:
