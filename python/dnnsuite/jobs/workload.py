@@ -482,9 +482,9 @@ def valued(function: Any, found: Any, batch: Sequence[Any] = (), trains: bool = 
 
     Args:
         function: the loss or metric, which is named in errors.
-        found: what it returned.
+        found: the value that it returned.
         batch: tensors on the device where the value must be.
-        trains: it must have a gradient, where gradients are on.
+        trains: True if the value must have a gradient, where gradients are on.
 
     Raises:
         InvalidArgument: it is something else.
