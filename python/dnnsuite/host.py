@@ -198,12 +198,15 @@ def load_average() -> list[float]:
 def versions() -> dict[str, str]:
     """Versions of what a measurement depends on, without importing any of it."""
     found = {"python": platform.python_version(), "kernel": platform.release()}
-    for name in ("dnnsuite", "torch", "numpy", "triton"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | {name: own for name in ("dnnsuite", "torch", "numpy", "triton") if (own := _installed(name))}
+
+
+@functools.cache  # looked up in files, for milliseconds; a process keeps what it has imported
+def _installed(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 # Processors of Arm's own design by (implementer, part), of which Linux tells no name.

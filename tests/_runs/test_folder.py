@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,7 +13,8 @@ import pytest
 
 from dnnsuite._files import OutputError, temporary_name
 from dnnsuite._runs.folder import PlanFolder, default_out, joined, opened, stamp
-from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict, new_id
+from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Samples, Verdict, new_id
+from dnnsuite._runs.samples import Sample, write_samples
 from dnnsuite.errors import Error, InvalidArgument
 
 FILE = "state.json"
@@ -53,6 +55,19 @@ def test_a_damaged_run_and_that_of_another_plan_are_named_and_left_out(tmp_path:
     assert [place in told for place, told in zip((str(bad / "run.json"), f"{other} is"), problems, strict=True)] == [
         True, True,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text.replace("train", "trial", 1)])
+def test_a_run_whose_samples_were_cut_or_edited_is_measured_again(tmp_path: Path, damage: Callable[[str], str]) -> None:
+    with opened(tmp_path / "out", FILE, resume=False) as record:
+        begun = record.begin_run("a")
+        write_samples(begun, [Sample(0, step, step + 1, 1.0) for step in range(3)])
+        path = record.finish_run(begun, a_run(plan_id=record.id, samples=Samples())) / "samples.csv"
+        assert len(record.finished()[0]) == 1
+        path.write_text(damage(path.read_text()))
+        runs, problems = record.finished()
+    assert not runs
+    assert str(path) in problems[0]
 
 
 def test_a_plan_of_an_older_version_gets_an_id(tmp_path: Path) -> None:
@@ -224,11 +239,16 @@ def test_refusals(tmp_path: Path) -> None:
         pass
     with pytest.raises(InvalidArgument, match=rf"holds no {FILE}"), opened(tmp_path / "new", FILE, resume=True):
         pass
+    for resume in (False, True):  # each does not advise the other
+        lost = rf"holds no {FILE}, so what is in it cannot be continued: choose another --out$"
+        with pytest.raises(InvalidArgument, match=lost), opened(tmp_path, FILE, resume=resume):
+            pass
     with pytest.raises(OutputError, match="Not a directory"), opened(tmp_path / "file" / "out", FILE, resume=False):
         pass
     for damaged in ("{", "[1]"):
         (tmp_path / FILE).write_text(damaged)
-        with pytest.raises(Error, match=FILE), opened(tmp_path, FILE, resume=True):
+        lost = rf"{FILE}: .*; without it .* cannot be continued: choose another"
+        with pytest.raises(InvalidArgument, match=lost), opened(tmp_path, FILE, resume=True):
             pass
 
 

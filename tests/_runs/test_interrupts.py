@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -261,3 +262,12 @@ def test_code_that_takes_too_long_ends_though_it_catches_errors_and_other_timers
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_limit_that_ends_with_its_block_leaves_neither_handler_nor_timer() -> None:
+    before, (_, each_s) = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+    for microseconds in range(1, 300):
+        with suppress(TookTooLong), limited(1e-6 * microseconds, lambda: TookTooLong("late")):
+            sum(range(500))
+        assert signal.getsignal(signal.SIGALRM) == before
+        assert signal.getitimer(signal.ITIMER_REAL)[1] == each_s

@@ -3,6 +3,7 @@ import dataclasses
 import types
 
 import pytest
+import torch
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
@@ -70,6 +71,45 @@ def test_what_functions_of_a_workload_return_is_looked_at():
         job.batches(JobConfig(), {})
     with pytest.raises(InvalidArgument, match=r"float must return a tensor of one number, and returned a float"):
         valued(float, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (lambda w: w.detach().numpy(), r"returned a ndarray"),
+        (lambda w: w, r"returned one of shape \[3\]: take its mean\(\)"),
+        (lambda w: w.mean() + 0j, r"returned one of torch.complex64"),
+        (lambda w: w.mean().detach(), r"returned one without a gradient"),
+        (lambda w: w.mean().to("meta"), r"returned one on the device meta, where the batch is on cpu"),
+    ],
+)
+def test_a_loss_that_cannot_be_trained_is_refused_with_its_name(found, words):
+    def price(model, batch):
+        return found(batch)
+
+    batch = (torch.ones(3, requires_grad=True),)
+    with pytest.raises(InvalidArgument, match=rf"^price must return a tensor of one number, and {words}"):
+        valued(price, price(None, *batch), batch)
+
+
+def test_numbers_of_a_metric_need_no_gradient():
+    with torch.no_grad():
+        assert valued(None, torch.tensor(True)) == 1
+
+
+@pytest.mark.parametrize("found", [float("nan"), float("inf"), -0.1, "high", None, [1.0]])
+def test_a_rate_that_is_no_factor_is_refused(found):
+    job = dataclasses.replace(BERT, rate=lambda step, steps: found)
+    with pytest.raises(InvalidArgument, match=r"its rate in step 7 is .*, and must be a number >= 0"):
+        job.factor(7, 10)
+    assert dataclasses.replace(job, rate=lambda step, steps: torch.tensor(0.5)).factor(7, 10) == 0.5
+
+
+def test_what_torch_does_not_take_is_refused_by_name():
+    with pytest.raises(InvalidArgument, match=r"torch.optim has no Adamm \(did you mean 'Adam'\?\)"):
+        Made("Adamm", {}).kind(torch.optim)
+    with pytest.raises(InvalidArgument, match=r"^Adam: .*'lrr'"):
+        Made("Adam", {"lrr": 0.1}).make(torch.optim.Adam, [torch.ones(1)], {})
 
 
 def test_a_rate_falls_as_soon_as_it_has_risen():

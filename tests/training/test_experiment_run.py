@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -154,6 +155,14 @@ def test_what_cannot_be_resumed_stays_as_it_was(whole, tmp_path, changes, resume
         run(experiment(epochs=9, **changes), out, resume=resume, quiet=True)
     after = {path.name: path.read_bytes() for path in whole.iterdir() if path.is_file()}
     assert {**after, "train.log": before["train.log"]} == before
+
+
+def test_a_run_that_lost_its_file_goes_on_from_its_checkpoint_elsewhere(whole, tmp_path):
+    copied = tmp_path / "copied"
+    shutil.copytree(whole, copied)
+    (copied / "training.json").unlink()
+    with pytest.raises(InvalidArgument, match=rf"with --resume {copied}/checkpoint.pt and another --out"):
+        run(experiment(), copied, resume="auto", quiet=True)
 
 
 def test_a_change_that_is_allowed_is_made_and_the_record_says_so(tmp_path):

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ from .._files import (
     PLAN_LOCK,
     TEMPORARY,
     OutputError,
+    Unsealed,
     final_name,
     is_abandoned,
     read_sealed,
@@ -145,9 +146,24 @@ class PlanFolder:
         for run in found:
             if self._has_id and run.record.plan_id != self.id:
                 problems.append(f"skipped: {run.directory} is a run of another plan than {self.root / self.file}")
+            elif damage := _damage_of(run):
+                problems.append(f"skipped: {damage}")
             else:
                 runs.append(run)
         return runs, problems
+
+
+def _damage_of(run: ReadRun) -> str:
+    """Name the first file of a run's samples that was cut or edited, and what is wrong with it; "" without any."""
+    from .samples import unchanged
+
+    for path in (run.directory / name for name in (run.record.samples.files if run.record.samples else ())):
+        try:
+            if path.is_file():
+                unchanged(path)
+        except (OSError, ValueError) as error:
+            return f"{path}: {reason(error)}"
+    return ""
 
 
 def write_run(directory: Path, run: RunRecord) -> None:
@@ -233,6 +249,9 @@ def _begun(root: Path, file: str) -> dict[str, Any]:
     return {"number": 1 + int(max(found, default=0))}
 
 
+_ANOTHER = "choose another --out"
+
+
 @contextmanager
 def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[PlanFolder]:
     """Open a plan's directory: make it if need be, and lock it against a second process.
@@ -244,30 +263,32 @@ def opened(root: Path, file: str, resume: bool, runs: str = "runs") -> Iterator[
         runs: folder in it of the finished runs; "." is itself.
 
     Raises:
-        InvalidArgument: `root` holds something and `resume` is False, or nothing and `resume` is True.
-        Error: another process is at work there.
+        InvalidArgument: `root` holds something and `resume` is False, or nothing and `resume` is True; or its file is
+            damaged, or another process is at work there.
         OutputError: it cannot be made or written.
     """
     import filelock
 
     existed = root.exists()
     if resume and not (root / file).is_file():
-        raise InvalidArgument(f"nothing to resume: {root} holds no {file}; leave out --resume to start there")
+        used = existed and root.is_dir() and _contents(root)
+        way = f", so what is in it cannot be continued: {_ANOTHER}" if used else "; leave out --resume to start there"
+        raise InvalidArgument(f"nothing to resume: {root} holds no {file}{way}")
     try:
         root.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(root / PLAN_LOCK)
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        raise Error(f"another process is at work in {root}; wait for it or choose another --out") from None
+        raise InvalidArgument(f"another process is at work in {root}; wait for it or choose another --out") from None
     except OSError as error:
         raise OutputError(f"cannot write to {root}: {reason(error)}") from error
     try:
         others = _contents(root)
         if others and not resume:
-            raise InvalidArgument(
-                f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}); "
-                "continue it with --resume or choose another --out (in Python resume=True, out=...)"
-            )
+            way = f"; continue it with --resume or {_ANOTHER} (in Python resume=True, out=...)"
+            if not (root / file).is_file():
+                way = f" and holds no {file}, so what is in it cannot be continued: {_ANOTHER}"
+            raise InvalidArgument(f"{root} is not empty ({others[0]}{', …' if others[1:] else ''}){way}")
         folder = PlanFolder(root, file, _state(root / file) if resume else _begun(root, file), runs)
         folder.drop_unfinished()
         yield folder
@@ -290,7 +311,7 @@ def joined(root: Path, file: str, wait_s: float = 60.0) -> Iterator[PlanFolder]:
 
     Raises:
         InvalidArgument: `root` holds other things.
-        Error: a process that does not share the plan is at work there.
+        InvalidArgument: a process that does not share the plan is at work there.
         OutputError: it cannot be made or written.
     """
     with ExitStack() as held:
@@ -316,14 +337,17 @@ def _share(lock: IO[bytes], root: Path, wait_s: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > until_s:
-                raise Error(
+                raise InvalidArgument(
                     f"another process is at work in {root} alone; wait for it or choose another --out"
                 ) from None
             time.sleep(_POLL_S)
 
 
 def _state(path: Path) -> dict[str, Any]:
-    state = read_sealed(path)
-    if not isinstance(state, Mapping):
-        raise Error(f"{path}: not the file of a plan; choose another --out")
-    return dict(state)
+    try:
+        return dict(read_sealed(path))
+    except Unsealed as error:
+        raise InvalidArgument(str(error)) from error
+    except (Error, TypeError, ValueError) as error:
+        why = str(error) if isinstance(error, Error) else f"{path}: not the file of a plan"
+        raise InvalidArgument(f"{why}; without it what is in {path.parent} cannot be continued: {_ANOTHER}") from error

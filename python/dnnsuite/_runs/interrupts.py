@@ -216,29 +216,39 @@ def deferred() -> Iterator[None]:
             _signals.raise_if_due()
 
 
-@contextmanager
-def limited(seconds: float, late: Callable[[], Exception]) -> Iterator[None]:
+class limited:
     """Context manager: after `seconds` the block ends with the exception that `late` makes; code that catches it gets
     it again each second.
 
     It reaches Python code of the main thread, in which alone it does anything.
     """
 
-    def ring(number: int, frame: FrameType | None) -> NoReturn:
-        raise late()
+    def __init__(self, seconds: float, late: Callable[[], Exception]) -> None:
+        self._seconds, self._late = seconds, late
 
-    if not _in_main_thread():
-        yield
-        return
-    before, began_s = signal.signal(signal.SIGALRM, ring), time.monotonic()
-    left_s, each_s = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-        if left_s:  # somebody else's timer
-            signal.setitimer(signal.ITIMER_REAL, max(1e-3, left_s - (time.monotonic() - began_s)), each_s)
+    def __enter__(self) -> None:
+        if _in_main_thread():
+            self._began_s, self._timer = time.monotonic(), signal.getitimer(signal.ITIMER_REAL)
+            self._handler = signal.signal(signal.SIGALRM, self._ring)
+            signal.setitimer(signal.ITIMER_REAL, self._seconds, 1.0)
+
+    def __exit__(self, *error: object) -> None:
+        if _in_main_thread():
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self._handler or signal.SIG_DFL)
+            left_s, each_s = self._timer
+            if left_s:  # somebody else's timer
+                left_s = max(1e-3, left_s - (time.monotonic() - self._began_s))
+                signal.setitimer(signal.ITIMER_REAL, left_s, each_s)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        """Raise, but not as the block begins or ends: that would leave the timer behind."""
+        own = limited.__enter__.__code__, limited.__exit__.__code__
+        while frame is not None:
+            if frame.f_code in own:
+                return
+            frame = frame.f_back
+        raise self._late()
 
 
 def worker_started(leader: int) -> None:

@@ -36,7 +36,7 @@ class Trainee(torch.nn.Module):
         self.model, self._calls = model, calls
 
     def forward(self, call: int, *batch: torch.Tensor) -> torch.Tensor:
-        return valued(self._calls[call], self._calls[call](self.model, *batch))
+        return valued(self._calls[call], self._calls[call](self.model, *batch), batch)
 
 
 class Training(Protocol):
@@ -249,12 +249,10 @@ def _loss_of(job: DeclaredJob, number: int) -> Callable[..., torch.Tensor]:
 
 def _made(room: Any, made: Made, of: Any, hyper: Values, **more: Any) -> Any:
     """Make an optimizer of these parameters or groups, or a schedule of this optimizer."""
-    if not hasattr(room, made.name):
-        raise InvalidArgument(f"{room.__name__} has no {made.name}: models that train by it train one by one, B = 0")
-    kind = getattr(room, made.name)
+    kind = made.kind(room)
     if room is torch.optim:  # a process that measures one job for seconds does not wait for the compiler's import
         kind = uncompiled_class(kind)
-    return kind(of, **made.filled(hyper), **more)
+    return made.make(kind, of, hyper, **more)
 
 
 def with_names(model: torch.nn.Module) -> torch.nn.Module:
@@ -275,9 +273,9 @@ def optimizers_of(
     trained = {parameter.name_in_model: parameter for parameter in parameters if parameter.requires_grad}
     found = []
     for made, own in workload.optimizers(trained, hyper):
-        kind = getattr(torch.optim, made.name)
+        kind = made.kind(torch.optim)
         more = {"fused": True} if fused and "fused" in inspect.signature(kind).parameters else {}
-        found.append(kind(own, **made.filled(hyper), **more))
+        found.append(made.make(kind, own, hyper, **more))
     return found
 
 
@@ -287,8 +285,8 @@ def _schedules(room: Any, job: DeclaredJob, hyper: Values, optimizers: list[Any]
 
 
 def _by_steps(room: Any, job: DeclaredJob, optimizers: list[Any]) -> list[Any]:
-    rate, steps = job.workload.rate, job.steps
-    return [room.LambdaLR(one, lambda step: rate(step, steps)) for one in optimizers] if rate else []
+    workload, steps = job.workload, job.steps
+    return [room.LambdaLR(one, lambda step: workload.factor(step, steps)) for one in optimizers if workload.rate]
 
 
 def _after_step(job: DeclaredJob) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._lazy import Late, torch
@@ -69,6 +70,29 @@ class Made(NamedTuple):
     def filled(self, hyper: Values) -> dict[str, Any]:
         """Return the arguments with the values of `hyper`, those of one model or lists for all models."""
         return {name: _filled(value, hyper) for name, value in self.arguments.items()}
+
+    def kind(self, room: Any) -> Any:
+        """Return its class in the module `room`.
+
+        Raises:
+            InvalidArgument: the module has no such class.
+        """
+        if hasattr(room, self.name):
+            return getattr(room, self.name)
+        torchs = room.__name__.startswith("torch")
+        way = did_you_mean(self.name, dir(room)) if torchs else ": models that train by it train one by one, B = 0"
+        raise InvalidArgument(f"{room.__name__} has no {self.name}{way}")
+
+    def make(self, kind: Any, of: Any, hyper: Values, **more: Any) -> Any:
+        """Make it, by its class, of these parameters or of this optimizer.
+
+        Raises:
+            InvalidArgument: the class does not take the arguments.
+        """
+        try:
+            return kind(of, **self.filled(hyper), **more)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument(f"{self.name}: {error}") from error
 
     def hyperparameters(self) -> set[str]:
         """Names of the hyperparameters that it takes."""
@@ -409,6 +433,18 @@ class Workload:
         each = self.items_per_sample
         return each(options) if callable(each) else each
 
+    def factor(self, step: int, steps: int) -> float:
+        """Return the factor of the learning rate in a step; 1 without `rate`.
+
+        Raises:
+            InvalidArgument: `rate` returned something else than a finite number that is not negative.
+        """
+        found = 1.0 if self.rate is None else self.rate(step, steps)
+        with suppress(TypeError, ValueError):
+            if 0 <= float(found) < math.inf and not isinstance(found, str):
+                return float(found)
+        raise InvalidArgument(f"workload {self.name}: its rate in step {step} is {found!r}, and must be a number >= 0")
+
     def drawn(self, generator: random.Random) -> Mapping[str, float]:
         """Draw the hyperparameters of one model."""
         if self.sample is not None:
@@ -441,15 +477,32 @@ class Workload:
         return {**own, **self.options, **found.options}
 
 
-def valued(function: Any, found: Any) -> Any:
-    """Return the value of a loss or metric, which a plain number has no place for in an array.
+def valued(function: Any, found: Any, batch: Sequence[Any] = (), trains: bool = True) -> Any:
+    """Return the value of a loss or metric, which must be a tensor of one number.
+
+    Args:
+        function: the loss or metric, which is named in errors.
+        found: the value that it returned.
+        batch: tensors on the device where the value must be.
+        trains: True if the value must have a gradient, where gradients are on.
 
     Raises:
-        InvalidArgument: `function` returned something of Python.
+        InvalidArgument: it is something else.
     """
-    if found is None or isinstance(found, str | float | int | tuple | list | dict):
+    wrong = ""
+    if not isinstance(found, torch.Tensor):
+        wrong = f"returned a {type(found).__name__}"
+    elif found.shape:
+        wrong = f"returned one of shape {list(found.shape)}: take its mean()"
+    elif found.dtype.is_complex:
+        wrong = f"returned one of {found.dtype}"
+    elif trains and torch.is_grad_enabled() and not found.requires_grad:
+        wrong = "returned one without a gradient: it was detached, or made from numbers"
+    elif batch and (place := getattr(batch[0], "device", found.device)) != found.device:
+        wrong = f"returned one on the device {found.device}, where the batch is on {place}"
+    if wrong:
         name = getattr(function, "__name__", "a loss or metric")
-        raise InvalidArgument(f"{name} must return a tensor of one number, and returned a {type(found).__name__}")
+        raise InvalidArgument(f"{name} must return a tensor of one number, and {wrong}")
     return found
 
 

@@ -153,6 +153,11 @@ def _folder(out: Path, resume: str, processes: Processes) -> Iterator[PlanFolder
 
         def enter() -> None:
             go_on = resume == "auto" and (out / TRAINING_FILE).is_file()
+            if resume == "auto" and not go_on and (out / CHECKPOINT).is_file():
+                raise InvalidArgument(
+                    f"{out} holds a {CHECKPOINT} and no {TRAINING_FILE}, so it cannot be continued there: continue "
+                    f"from the checkpoint elsewhere, with --resume {out / CHECKPOINT} and another --out"
+                )
             held.append(stack.enter_context(opened(out, TRAINING_FILE, go_on, runs=".")))
             held[0].save()
 

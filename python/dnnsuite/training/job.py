@@ -68,13 +68,14 @@ class Trained(torch.nn.Module):
             batch = tuple(x.to(device) for x in made)
             self._made += 1
         if self._apart and not training and metric is not None:
-            value = valued(metric.of, metric.of(self.model, *batch))
+            value = valued(metric.of, metric.of(self.model, *batch), batch)
             return torch.stack([-value if metric.better == "more" else value, value])
         of = self._workload.loss
-        loss = valued(of, of(self.model, *batch))  # type: ignore[operator]
+        loss = valued(of, of(self.model, *batch), batch)  # type: ignore[operator]
         if training or metric is None:
             return torch.stack([loss, torch.full_like(loss, math.nan, requires_grad=False)])
-        return torch.stack([loss, valued(metric.of, metric.of(self.model, *batch)).to(loss.dtype)])
+        value = valued(metric.of, metric.of(self.model, *batch), batch)
+        return torch.stack([loss, value.to(loss.dtype)])
 
     def _late(self) -> TookTooLong:
         return TookTooLong(
@@ -162,8 +163,8 @@ class _Metric:
 class _BySteps:
     """Rates of each step by a workload's `rate`."""
 
-    def __init__(self, rate: Any, optimizer: Optimizer, steps: int) -> None:
-        self._rate, self._optimizer, self._steps = rate, optimizer, steps
+    def __init__(self, workload: Workload, optimizer: Optimizer, steps: int) -> None:
+        self._factor, self._optimizer, self._steps = workload.factor, optimizer, steps
         self._peaks = [group["lr"] for group in optimizer.param_groups]
 
     def begin_epoch(self, epoch: int) -> None:
@@ -171,7 +172,7 @@ class _BySteps:
 
     def begin_step(self, step: int) -> None:
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
-            group["lr"] = peak * self._rate(step, self._steps)
+            group["lr"] = peak * self._factor(step, self._steps)
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         """Do nothing: rates change with the steps."""
@@ -386,9 +387,7 @@ def _optimizer(workload: Workload, hyper: Any, parameters: Iterable[Any], fused:
 
 
 def _schedule(workload: Workload, hyper: Any, epochs: int, optimizer: Optimizer, steps: int) -> Schedule:
-    if workload.rate is not None:
-        return _BySteps(workload.rate, optimizer, epochs * steps)
-    if workload.schedule is not None:
-        made = getattr(lr_scheduler, workload.schedule.name)
-        return PerEpoch(made(optimizer, **workload.schedule.filled(hyper)))
-    return _BySteps(lambda step, steps: 1.0, optimizer, epochs * steps)
+    made = workload.schedule
+    if workload.rate is None and made is not None:
+        return PerEpoch(made.make(made.kind(lr_scheduler), optimizer, hyper))
+    return _BySteps(workload, optimizer, epochs * steps)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from .._runs.failures import classify
-from ..errors import Unavailable
+from .._runs.plugins import said_of_plugin
+from ..errors import Error, Unavailable
 
 
 def _imported(module: str, what: str, remedy: str) -> Any:
@@ -150,4 +151,5 @@ def reason_of(error: BaseException) -> tuple[str, str]:
     """Return (class of a failure, its sentence)."""
     if isinstance(error, FailedElsewhere):
         return error.failure, error.message
-    return classify(error), f"{type(error).__name__}: {error}"
+    where = "" if isinstance(error, Error) else said_of_plugin(error)
+    return classify(error), where or f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -141,13 +141,13 @@ class JobSweep:
         """Return the arguments of `dnnsuite.sweep` for trials of at most `epochs` epochs."""
         self._loaded, self._epochs = {}, {}
         self._batches(self.batch_size)
-        rate, steps = self.workload.rate, epochs * self.iters_per_epoch
-        by_rate = self._schedule(Made("LambdaLR", {"lr_lambda": partial(_factor, rate, steps)}))
+        by_rate = partial(_factor, self.workload, epochs * self.iters_per_epoch)
+        by_rate = self._schedule(Made("LambdaLR", {"lr_lambda": by_rate}))
         by_steps = {"scheduler": by_rate, "scheduler_every": "batch"}
         return {
             "make_model": self.model, "train": self.train, "evaluate": self.held_out(), "loss": self.loss,
             "measure": self.measure, "optimizer": self.optimizer, "scheduler": self.scheduler,
-            "batch_size": self.batch_size, **({} if rate is None else by_steps),
+            "batch_size": self.batch_size, **({} if self.workload.rate is None else by_steps),
             "after_step": self.workload.after_step, "accumulate": self.workload.accumulate,
         }  # fmt: skip
 
@@ -204,7 +204,7 @@ class JobSweep:
     def loss(self, model: Any, *batch: Any) -> torch.Tensor:
         """Return the loss `[]` of one model."""
         of = self.workload.loss
-        found: torch.Tensor = valued(of, of(model, *batch))  # type: ignore[operator]
+        found: torch.Tensor = valued(of, of(model, *batch), batch)  # type: ignore[operator]
         return found
 
     def measure(self, model: Any, *batch: Any) -> dict[str, torch.Tensor]:
@@ -213,7 +213,7 @@ class JobSweep:
         found = {} if self._apart else {"loss": self.loss(model, *batch)}
         if self.workload.metric is not None:
             of = self.workload.metric.of
-            found[self.metric] = valued(of, of(model, *batch))
+            found[self.metric] = valued(of, of(model, *batch), batch, trains=False)
         return found
 
 
@@ -229,11 +229,11 @@ def _workload(name: str) -> Workload:
     return workload
 
 
-def _factor(rate: Any, steps: int, step: int) -> float:
+def _factor(workload: Workload, steps: int, step: int) -> float:
     """Return a workload's factor of the learning rate in a step."""
-    return float(rate(step, steps))
+    return workload.factor(step, steps)
 
 
 def _torchs(made: Made, hyper: Mapping[str, Any], optimizer: torch.optim.Optimizer, config: Config) -> Any:
     """Return torch's schedule of one model."""
-    return getattr(torch.optim.lr_scheduler, made.name)(optimizer, **made.filled({**hyper, **config}))
+    return made.make(made.kind(torch.optim.lr_scheduler), optimizer, {**hyper, **config})
