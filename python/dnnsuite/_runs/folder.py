@@ -25,6 +25,7 @@ from .._files import (
     read_sealed,
     sealed,
     temporary_name,
+    unchanged,
     write_text,
 )
 from ..errors import Error, InvalidArgument, reason
@@ -155,8 +156,6 @@ class PlanFolder:
 
 def _damage_of(run: ReadRun) -> str:
     """Name the first file of a run's samples that was cut or edited, and what is wrong with it; "" without any."""
-    from .samples import unchanged
-
     for path in (run.directory / name for name in (run.record.samples.files if run.record.samples else ())):
         try:
             if path.is_file():

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._files import SUM, check_sums, sums_of, whole_lines, write_text
+from .._files import SUM, sums_of, unchanged, write_text
 from ..errors import Error, reason
 from .rates import Steps
 from .record import Samples
@@ -41,17 +41,6 @@ def samples_text(samples: Iterable[Sample]) -> str:
 def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
     """Write `samples.csv` whole or not at all."""
     write_text(directory / SAMPLES_FILE, samples_text(samples))
-
-
-def unchanged(path: Path) -> Path:
-    """Return `path`, a `samples.csv` that is as it was written; one without checksums is taken as it is.
-
-    Raises:
-        OSError, ValueError: it was edited or cut, or is not there.
-    """
-    lines = whole_lines(path).read_text(encoding="utf-8").splitlines()
-    check_sums([(number, line.split(",")) for number, line in enumerate(lines, 1)])
-    return path
 
 
 def read_steps(path: Path) -> Steps:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._runs.samples import unchanged
+from .._files import unchanged
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
