@@ -109,8 +109,8 @@ class ThreadCounters:
                 self.unseen += (_TASKS / entry).exists()
                 self._groups[tid] = []
                 continue
+            self._names[tid] = read_text(_TASKS / entry / "comm").strip()  # first: another thread may be reading
             self._groups[tid] = groups
-            self._names[tid] = read_text(_TASKS / entry / "comm").strip()
             if self._counting:
                 for group in groups:
                     group.enable()
@@ -128,13 +128,13 @@ class ThreadCounters:
             return
         self.follow()
         self._counting = counting
-        for group in (group for groups in self._groups.values() for group in groups):
+        for group in (group for groups in list(self._groups.values()) for group in groups):
             group.enable() if counting else group.disable()
 
     def read(self) -> list[Count]:
         """Return the counts since `open` of every thread, ended ones included."""
         counts = []
-        for tid, groups in self._groups.items():
+        for tid, groups in list(self._groups.items()):
             for group in groups:
                 for name, value in zip(group.names, group.read(), strict=True):
                     waited = value.enabled_ns == 0  # the thread did not run at all: it counted nothing, truly
