@@ -6,7 +6,7 @@ from .batch import stack, unstack
 from .code.joined_outputs import is_record, names_of_record
 from .code.kept_state import SharedNumbers
 from .code.lent_parameters import gives_own_memory
-from .code.one_by_one import layers_set, models_apart, plain_models_of, reads_own_values
+from .code.one_by_one import is_in_a_model_apart, layers_set, models_apart, plain_models_of, reads_own_values
 from .code.own_values import names_of_own, numbers_read
 from .code.stand_in import attributes_alone, stands_in
 from .coverage import Cover, coverage, notes, take_notes
@@ -25,9 +25,9 @@ from .state import StateBytes, state_bytes
 __all__ = [
     "Array", "Cover", "Divergence", "EditsInPlace", "OwnAttributes", "SharedNumbers", "StateBytes", "arrays_in",
     "asks_for_numbers", "attributes_alone", "chosen_loop", "coverage", "differ_by_numbers", "edition_of", "fuse",
-    "gives_own_memory", "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "in_step", "is_record",
-    "joined", "layers_set", "loops", "models_apart", "names_of_own", "names_of_record", "narrow", "notes",
-    "numbers_read", "plain_models_of", "reads_own_values", "run_in_a_loop", "runs_of", "stack", "stands_in",
-    "state_bytes", "take_from_models", "take_hooks", "take_notes", "take_settings", "tensors_in", "unfuse", "unstack",
-    "views", "width",
+    "gives_own_memory", "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "in_step",
+    "is_in_a_model_apart", "is_record", "joined", "layers_set", "loops", "models_apart", "names_of_own",
+    "names_of_record", "narrow", "notes", "numbers_read", "plain_models_of", "reads_own_values", "run_in_a_loop",
+    "runs_of", "stack", "stands_in", "state_bytes", "take_from_models", "take_hooks", "take_notes", "take_settings",
+    "tensors_in", "unfuse", "unstack", "views", "width",
 ]  # fmt: skip

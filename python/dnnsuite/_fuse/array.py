@@ -19,7 +19,7 @@ from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from ..ops.array_layers import here
 from .array_attributes import ForwardOfModels, check_of_all_models, check_state, models_have, models_set, registered
 from .code.call_user_code import enter
-from .code.fused_attributes import bare_class
+from .code.fused_attributes import PLAIN_VALUES, bare_class
 from .code.method_name import MethodName
 from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
@@ -154,7 +154,8 @@ class Array(SharedState, torch.nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         done = under_way.finish(self)  # a step changes parameters and buffers, and what a forward counts
-        _read.add(self)
+        if not isinstance(vars(self.__dict__.get("_root", self)).get(name), PLAIN_VALUES[:-1]):
+            _read.add(self)  # all but numbers and texts may hold what the reader puts there
         choice = self.__dict__.get("_fused_choice")
         if choice is not None and choice.shown != choice.runs:
             choice.shown = choice.runs

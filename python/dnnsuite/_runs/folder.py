@@ -309,8 +309,7 @@ def joined(root: Path, file: str, wait_s: float = 60.0) -> Iterator[PlanFolder]:
         wait_s: seconds to wait for a process that is alone there; for those that share the plan there is no limit.
 
     Raises:
-        InvalidArgument: `root` holds other things.
-        InvalidArgument: a process that does not share the plan is at work there.
+        InvalidArgument: `root` holds other things, or a process that does not share the plan is at work there.
         OutputError: it cannot be made or written.
     """
     with ExitStack() as held:

@@ -6,6 +6,7 @@ module, and nowhere else; only before the first call, and in a copy of the array
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,9 @@ from .plain_models import PlainModels, following, version_of
 _NUMBERS = (bool, int, float, complex, str)
 
 
+_IN_A_MODEL = re.compile(r"(^|\.)model \d+\.")
+
+
 def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """Yield by name the modules that run one by one in place of `module`, a part of an array, if any do."""
     parts: Any = vars(module).get("_fused_parts")
@@ -32,6 +36,11 @@ def models_apart(module: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module
         for index, model in enumerate(models):
             for path, part in model.named_modules():
                 yield f"model {index}.{path}".rstrip("."), part
+
+
+def is_in_a_model_apart(name: str) -> bool:
+    """Return True for the name of a value in one of the modules that `models_apart` names."""
+    return _IN_A_MODEL.search(name) is not None
 
 
 def plain_models_of(module: torch.nn.Module) -> list[PlainModels]:

@@ -9,13 +9,13 @@ that fails its audit.
 from __future__ import annotations
 
 import contextlib
-import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..._fuse import is_in_a_model_apart
 from ...errors import InvalidArgument, StaleRecording
 from ..capture import guards
 from .comparison import CannotBeKept, KeptPython, State
@@ -26,7 +26,6 @@ from .script import described
 from .watch import StepWatch
 
 _LOOKED_INTO = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
-_OF_PLAIN_MODELS = re.compile(r"(^|\.)model \d+\.")  # the names of their values, see `models_apart`
 _SHOWN = 3  # values that a message names
 
 
@@ -138,7 +137,7 @@ def _stale(why: str) -> StaleRecording:
 def _other_value(replayed: Mapping[str, Any], eager: Mapping[str, Any]) -> str | None:
     """Name a Python value of the modules that the eager step leaves different from the replay; None without one."""
     for name in {**replayed, **eager}:
-        if _OF_PLAIN_MODELS.search(name) and not (name in replayed and name in eager):
+        if is_in_a_model_apart(name) and not (name in replayed and name in eager):
             continue  # the eager step has made the plain models, or others
         a, b = replayed.get(name), eager.get(name)
         if type(a) is not type(b) or (a != b and repr(a) != repr(b)):  # NaN is like itself
