@@ -189,3 +189,17 @@ def test_settings_are_asked_for_each_name_once_however_many_functions_name_torch
 
     values(loss)
     assert [asked.count(f"n{number}") for number in range(5)] == [1] * 5
+
+
+def test_registries_of_torch_are_not_the_users():
+    """`torch.ops.aten` notes each operator that is looked up in it, which is no change that a step depends on."""
+    config = types.SimpleNamespace(_dir=2.0)
+
+    def loss(x):
+        return torch.ops.aten.bitwise_not(x) * config._dir
+
+    before = values(loss)
+    torch.ops.aten.slow_conv_dilated3d  # noqa: B018
+    assert values(loss) == before
+    config._dir = 3.0
+    assert values(loss) != before

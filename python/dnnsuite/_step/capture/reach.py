@@ -354,10 +354,12 @@ def _looked_at(kind: type) -> bool:
 
 
 def _users_module(value: types.ModuleType) -> bool:
-    file = getattr(value, "__file__", None)
-    if file is None:  # made by code, as configurations are
-        return value.__name__.partition(".")[0] not in (*sys.stdlib_module_names, "torch")
-    return not is_installed(file)
+    package = value.__name__.partition(".")[0]
+    # What code makes says no file, or none that is one: configurations, `torch.ops.aten`. Its package says whose it is.
+    for file in (getattr(sys.modules.get(package), "__file__", None), getattr(value, "__file__", None)):
+        if isinstance(file, str) and is_installed(file):
+            return False
+    return getattr(value, "__file__", None) is not None or package not in sys.stdlib_module_names
 
 
 def _is_installed(value: Any) -> bool:
