@@ -60,13 +60,13 @@ class State:
 
 
 def reads_of(recording: StepRecording, inputs: list[torch.Tensor]) -> list[Read]:
-    """List the tensors whose values Python has read in a step."""
+    """List the tensors whose values decide on a step: Python has read them, or shapes follow from them."""
     places = {slot: place for place, slot in enumerate(recording.inputs)}
     reads = []
-    for slot in sorted(recording.read):
+    for slot, where in sorted(recording.read.items()):
         place = places.get(slot)
         tensor = recording.external[slot] if place is None else inputs[place]
-        reads.append(Read(place, tensor, tensor.detach().clone(), version=tensor._version))
+        reads.append(Read(place, tensor, tensor.detach().clone(), version=tensor._version, where=where))
     return reads
 
 

@@ -221,8 +221,11 @@ class Paths:
     @property
     def doubt(self) -> str | None:
         """Reason for which steps go ways that no recording knows; None if there is none."""
-        if self._by_numbers or not any(one.looks.values for one in self._each):
+        if self._by_numbers:
             return None  # numbers are no inputs any more once there are too many ways
+        if not any(one.looks.values for one in self._each):
+            where = next((read.where for one in self._each for read in one.read), None)
+            return None if where is None else f"the step looks into tensors that keep changing{where}"
         if self._on_the_way:
             return f"values that Python reads in a step keep leading it another way{self._place}"
         return f"values of the batch that Python reads keep changing{self._each[0].looks.place}"
@@ -252,9 +255,11 @@ class Paths:
         return one.replay if known else None
 
     @property
-    def outdated(self) -> bool:
-        """True if the tensors that a step looks into have changed since its only way was recorded."""
-        return len(self._each) == 1 and self._each[0].stage == "replay" and not self._each[0].looks.values
+    def outdated(self) -> str | None:
+        """Reason to count another recording, where the tensors that a step looks into have changed since its only way
+        was recorded; else None."""
+        outdated = len(self._each) == 1 and self._each[0].stage == "replay" and not self._each[0].looks.values
+        return self.doubt if outdated else None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._each)

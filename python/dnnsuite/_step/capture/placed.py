@@ -61,13 +61,14 @@ def _reach(tensor: torch.Tensor) -> int:
 
 @dataclass
 class Read:
-    """Tensor whose value Python has read in a step: the step's input `given`, or a tensor that stays."""
+    """Tensor whose value decides on a step, in the line `where`: the step's input `given`, or a tensor that stays."""
 
     given: int | None
     tensor: torch.Tensor
     value: torch.Tensor
     place: Place | None = None
     version: int = -1
+    where: str = ""
 
     @property
     def known(self) -> bool:
@@ -84,7 +85,7 @@ class Read:
         return self if self.place is None else replace(self, tensor=self.place.of(roles), version=-1)
 
     def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """Return True if Python would read the same value in a step with these inputs."""
+        """Return True if it has the same value in a step with these inputs."""
         tensor = self.tensor if self.given is None else inputs[self.given]
         # A version tells of writes to what a step brings. What stays has views that count for themselves.
         if self.given is not None and tensor is self.tensor and tensor._version == self.version:

@@ -176,7 +176,7 @@ class StepRecording:
     external: dict[int, torch.Tensor] = field(default_factory=dict)  # what was there before the step
     storage: dict[int, int] = field(default_factory=dict)  # slot → the storage it lies in
     written: set[int] = field(default_factory=set)  # storages that an operator writes into
-    read: set[int] = field(default_factory=set)  # slots whose values decided what Python did
+    read: dict[int, str] = field(default_factory=dict)  # slots whose values decide on the step, and where they do
     looks: list[int] = field(default_factory=list)  # places of the assertions of what Python has read
     values: list[tuple[str, Any]] = field(default_factory=list)  # of what holds, as operators gave them to Python
     in_loops: set[int] = field(default_factory=set)  # those of them that are in a loop of the user's code

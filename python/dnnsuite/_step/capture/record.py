@@ -19,8 +19,10 @@ from .unseen import in_a_loop, user_place
 
 _FIRST_NUMBER = 10**9  # slot of the first number: no step has as many tensors
 _KEPT_BYTES = 2**18  # a constant larger than this is computed anew in each step
-#: Operators that read lengths, their second argument, in C++: shapes and order of what follows depend on these.
+#: Operators that read lengths in C++: shapes and order of what follows depend on these.
 _BY_LENGTHS = frozenset(("aten._pack_padded_sequence", "aten._pad_packed_sequence"))
+#: Where shapes depend on the values of the second argument, and not on those of all.
+_BY_SECOND = _BY_LENGTHS | {"aten.index", "aten.masked_select"}
 _COUNTS = "aten.bincount"
 _COPIES = frozenset(("aten._to_copy", "aten.copy_"))
 #: Operators whose gradients torch computes by another formula, with other bits, while a dispatch mode watches, and the
@@ -191,21 +193,19 @@ class StepRecorder(TorchDispatchMode):
         if operator.looks:
             origins, asserted = (self._origin(given), operator.scalar and not self._seeded and assert_true is not None)
             if origins is not None and not (asserted and self._are_trained(values[0], origins)):
-                self.recording.read |= origins  # a flag or a hyper-parameter: it holds until somebody changes it
+                self._note_read(origins)  # a flag or a hyper-parameter: it holds until somebody changes it
                 return
             if asserted:
                 return  # `_look` takes note of it
             self._refuse(f"{name} hands a tensor's value to Python (as .item() does)")
-        elif name in _BY_LENGTHS:
-            origins = self._origin([given[1]])
-            if origins is None:
-                self._refuse(f"the shape of what {name} returns depends on values")
-            else:
-                self.recording.read |= origins
         elif name == _COUNTS and not self._seeded and assert_true is not None:
             return  # almost always as long as its `minlength`, which `_recorded` asserts
-        elif operator.sized_by_values and (masked or name != "aten.index"):
-            self._refuse(f"the shape of what {name} returns depends on values")
+        elif name in _BY_LENGTHS or (operator.sized_by_values and (masked or name != "aten.index")):
+            origins = self._origin([given[1]] if name in _BY_SECOND else given)
+            if origins is None or (operator.sized_by_values and self._home is not None):  # a graph cannot wait for it
+                self._refuse(f"the shape of what {name} returns depends on values")
+            else:
+                self._note_read(origins)  # for example a graph's edges, of which a layer leaves some out
         elif operator.reshapes and operator.view is None:
             self._refuse(f"{name} changes a tensor's shape in place")
         elif name == "dnnsuite.draw" and self._seeded:
@@ -214,6 +214,10 @@ class StepRecorder(TorchDispatchMode):
             self._refuse(f"torch computes the gradient of {name} in another way while it is recorded")
         elif operator.draws and not (self._seeded or any(given[place] in (0, 0.0, False) for place in operator.rates)):
             self._refuse(f"{name} draws from torch's generator")
+
+    def _note_read(self, origins: set[int]) -> None:
+        where = user_place()
+        self.recording.read |= {origin: where for origin in origins if origin not in self.recording.read}
 
     def _check_writes(self, operator: Operator, arguments: tuple[Any, ...]) -> None:
         if self._may_change is not None and operator.written:

@@ -225,8 +225,8 @@ class CapturedStep:
             attempt.paths.last.settle(self._numbers)
         elif attempt.paths.refusal is not None:
             self._refuse(attempt.paths.refusal)
-        elif attempt.paths.outdated and not begin:
-            self._changed("the step looks into tensors that keep changing")
+        elif attempt.paths.outdated is not None and not begin:
+            self._changed(attempt.paths.outdated)
         if losses is not None or any(way.stage == "replay" for way in attempt.paths):
             self.replayed = losses is not None
         return losses
