@@ -76,7 +76,29 @@ class Divergence:
                 _set_apart(module, self._each(path), names | left | known)
                 anew = min(names | left | known)
         layers = [min(layer[2]) for layer in self._layers() if self._join_layer(*layer)]
-        return next(filter(None, (anew, *layers)), "")
+        return next(filter(None, (anew, *layers, *self._take_buffers())), "")
+
+    def _take_buffers(self) -> list[str]:
+        """Give the array buffers that a forward has registered in its parts, or has given another shape, for example a
+        cache that has to grow; return their names. All others of the parts are views of the array's."""
+        taken = []
+        for path, module in self._root.named_modules() if self._root is not None else ():
+            others = [part._root.get_submodule(path) for part in self._parts]  # type: ignore[union-attr]
+            for name, first in others[0]._buffers.items():
+                mine = module._buffers.get(name)
+                if first is None or (mine is not None and _of_one(mine) == _of_one(first)):
+                    continue
+                values = [value for other in others if (value := other._buffers.get(name)) is not None]
+                if len(values) < len(others) or any(_of_one(value) != _of_one(first) for value in values):
+                    raise InvalidArgument(
+                        f"the forward gives the buffer {path}.{name} of some models another shape than that of others: "
+                        "call the array once before StepRunner, or use width=B"
+                    )
+                module._buffers[name] = torch.cat([value.detach() for value in values])
+                if name in others[0]._non_persistent_buffers_set:
+                    module._non_persistent_buffers_set.add(name)
+                taken.append(name)
+        return taken
 
     def _layers(self) -> Iterator[tuple[str, Any, set[str]]]:
         """Yield the layers by name, with the names of their attributes that are a user's, and not torch's."""
@@ -176,6 +198,10 @@ class OwnAttributes:
         for parts, changed in self._given:
             parts.withhold(name for name in changed if not _alike([vars(model).get(name) for model in parts.models()]))
         self._given = []
+
+
+def _of_one(buffer: torch.Tensor) -> tuple[Any, ...]:
+    return buffer.shape[1:], buffer.dtype
 
 
 def _alike(values: Sequence[Any]) -> bool:

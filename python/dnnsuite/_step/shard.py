@@ -242,7 +242,7 @@ class Shard:
                     "one: call the array once on a batch of this size before StepRunner, or register the buffer with "
                     "persistent=False if it is only a cache"
                 )
-            held.copy_(now)
+            held.copy_(now.detach())
             buffers[leaf] = held
 
     def _put_buffers_back(self) -> None:

@@ -73,6 +73,18 @@ class OwnTensors(SharedState):
         for name, value in super().named_parameters(*args, **kwargs):  # type: ignore[misc]
             yield name, wrap_parameter(value) if state.B else value
 
+    def register_buffer(self, name: str, tensor: torch.Tensor | None, persistent: bool = True) -> None:
+        """Register a buffer; one model's code gives that of one model, for example a cache that has to grow."""
+        if state.B and tensor is not None:
+            tensor = of_all_models(tensor, state.B)
+        super().register_buffer(name, tensor, persistent)  # type: ignore[misc]
+
+    def register_parameter(self, name: str, param: torch.nn.Parameter | None) -> None:
+        """Register a parameter; one that a forward makes is refused."""
+        if state.B and param is not None:
+            refuse_new_parameter(self, name, param)  # type: ignore[arg-type]
+        super().register_parameter(name, param)  # type: ignore[misc]
+
     def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         for name, value in super().named_buffers(*args, **kwargs):  # type: ignore[misc]
             if not state.B:
@@ -81,22 +93,41 @@ class OwnTensors(SharedState):
                 yield name, ModelTensor(value)
 
 
+def of_all_models(value: torch.Tensor, B: int) -> torch.Tensor:
+    """Return a tensor of one model's code as that of all models `[B, ...]`, with its history: gradients may flow."""
+    return physical(value) if type(value) is ModelTensor else value.unsqueeze(0).expand(B, *value.shape).clone()
+
+
 def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tensor) -> None:
     """Set an attribute of a module of B models from the code of one model.
 
     Raises:
         NotFusable: a parameter is replaced by another tensor.
+        Refused: a parameter is made.
     """
     held = module.__dict__
+    if getattr(value, "_is_param", False):
+        refuse_new_parameter(module, name, value)
     if name in held["_parameters"]:
         if type(value) is not ModelTensor or value._value is not held["_parameters"][name]:
             raise NotFusable(f"it assigns the parameter {name} of a {type(module).__name__} in the forward")
         return  # of `weight /= 2`: done already
-    own = physical(value) if type(value) is ModelTensor else value.unsqueeze(0).expand(B, *value.shape).clone()
     if name in held["_buffers"]:
-        held["_buffers"][name] = own.detach()  # in its place, not into it: autograd may have kept the old one
+        # In its place and not into it: autograd may have kept the old one.
+        held["_buffers"][name] = of_all_models(value, B)
     else:
         held[name] = value  # torch would register what looks like a parameter
+
+
+def refuse_new_parameter(module: torch.nn.Module, name: str, value: torch.Tensor) -> None:
+    """Raise Refused if one model's code makes a parameter: each model would need its own, and the optimizer would miss
+    it."""
+    known = type(value) is ModelTensor and isinstance(value._value, torch.nn.Parameter)
+    if not known and name not in module._parameters:
+        raise Refused(
+            f"the forward of {type(module).__name__} makes the parameter {name}: make it in the constructor, or call "
+            "each model once and fuse the models then"
+        )
 
 
 def refuse_deletion(module: torch.nn.Module, name: str) -> None:
