@@ -48,20 +48,28 @@ def _called(kind: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     callers: list[Any] = [kind.forward]
     for caller in callers:
-        inside = getattr(caller, "__module__", None) == library.__name__
-        name: Any = None
-        for one in dis.get_instructions(caller):
-            before, name = name, one.argval
-            if not isinstance(name, str):
-                continue
+        for before, name, is_global in _named_in(caller):
             called = getattr(library, name, None)
-            if callable(called) and (before == "F" or (inside and one.opname == "LOAD_GLOBAL")):
+            if callable(called) and (before == "F" or is_global):
                 found[name] = called
             else:
                 called = getattr(kind, name, None) if before == "self" else None
             if inspect.isfunction(called) and called not in callers:
                 callers.append(called)
     return found
+
+
+@functools.cache
+def _named_in(caller: Any) -> list[tuple[Any, str, bool]]:
+    """List the names in the code of a function: what is named before each, the name, and whether it is a global of
+    torch.nn.functional. Classes share most of their functions."""
+    inside = getattr(caller, "__module__", None) == torch.nn.functional.__name__
+    code = list(dis.get_instructions(caller))
+    return [
+        (before.argval if before else None, one.argval, inside and one.opname == "LOAD_GLOBAL")
+        for before, one in zip([None, *code], code, strict=False)
+        if isinstance(one.argval, str)
+    ]
 
 
 #: Forward of each class of torch's in `RULES`, and the functions that it calls, as they were when its layer was made.

@@ -71,6 +71,8 @@ class Reach:
         self._modules: dict[int, types.ModuleType] = {}  # of the user's that were looked into
         self._looked_into: set[int] = set()  # modules that are being looked into
         # Modules are looked into again for each function that names them, mostly for names that were looked up before.
+        self._complete: set[int] = set()  # modules that were looked into, with all that they hold, for these names
+        self._complete_for = (0, 0, False)
         self._asked: dict[int, set[str]] = {}  # names by holder of settings
         self._noted: set[tuple[int, str]] = set()  # names in modules of packages
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
@@ -110,12 +112,14 @@ class Reach:
                 self._scope.names = names
             if not _ENVIRONMENT.isdisjoint(self.names):
                 self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
+            named = self._names_known()
             self._looked_into.add(0)  # each once
             for module in list(self._modules.values()):
                 self._inside(module)
-            self._looked_into.clear()
+            self._looked_through(named)
             for reader in self.readers[:]:
-                self._follow_all(reader.walk().code)
+                if type(reader.held()) not in _PLAIN_TYPES:  # which hold no code
+                    self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
                 self._follow_all(self._scope.walk(value).code)
 
@@ -234,6 +238,11 @@ class Reach:
         """Follow the functions that code names in a module of the user's; note those in one of a package."""
         if not isinstance(value, types.ModuleType) or id(value) in self._looked_into:
             return
+        if self._complete_for != (known := self._names_known()):
+            self._complete_for = known
+            self._complete.clear()
+        if id(value) in self._complete:
+            return
         outermost = not self._looked_into
         self._looked_into.add(id(value))  # modules hold each other
         users, names = _users_module(value), self.names
@@ -258,17 +267,27 @@ class Reach:
                 where = f"{value.__name__}.{name}"
                 self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
         if outermost:
-            self._looked_into.clear()
+            self._looked_through(known)
+
+    def _names_known(self) -> tuple[int, int, bool]:
+        """Tell whether there are new names: they only become more."""
+        return len(self.names), len(self._strings), self._any_name
+
+    def _looked_through(self, known: tuple[int, int, bool]) -> None:
+        """End a look into modules that began with the names `known`: it need not be repeated for these."""
+        if known == self._complete_for == self._names_known():
+            self._complete |= self._looked_into
+        self._looked_into.clear()
 
     def _of_package(self, module: types.ModuleType, name: str) -> None:
         """Note what code finds under a name in a module of an installed package, which a user may replace: a function
         of the user's is followed, a number is read like others."""
+        if (id(module), name) in self._noted:
+            return
         value = vars(module)[name]
         if not isinstance(value, _VALUES) and not callable(value):
             if module.__name__.startswith(torch.backends.__name__):
                 self._settings(value, f"{module.__name__}.{name}")
-            return
-        if (id(module), name) in self._noted:
             return
         self._noted.add((id(module), name))
         if isinstance(value, _VALUES):
