@@ -13,6 +13,7 @@ import torch
 
 from ..._torch import backward_pass, tree_leaves, tree_map
 from ...errors import InvalidArgument
+from ...nn.forward_state import unwatched
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, RunsAnew, WritesShared, expanded, outside, state, wrap
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
@@ -26,7 +27,7 @@ from ..sparse_buffers import SparseBuffers
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
-from .kept_state import KeptOutside, KeptState, in_capture, note_written, undo_written
+from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
 from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -55,6 +56,7 @@ class UserModule(SparseBuffers, OwnTensors):
     _fused_acts: bool  # its code changes objects that modules hold
     _fused_acts_outside: bool  # its last call that was looked at has changed something outside of the module
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
+    _fused_last: LastKept
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
     _fused_parts: Any  # `ModelParts`, once the models run one by one
@@ -255,7 +257,15 @@ class UserModule(SparseBuffers, OwnTensors):
         if first or self._fused_acts_outside:
             outside = KeptOutside(self, code, [*args, *kwargs.values()])  # type: ignore[arg-type]
         others = first or self._fused_elsewhere
-        return KeptState(self, self._fused_writing[method], objects, others, outside=outside, again=known)
+        with unwatched():
+            return KeptState(
+                self,
+                self._fused_writing[method],
+                objects,
+                others,
+                outside=outside,
+                last=self._fused_last if known else None,
+            )
 
     def _fused_keep_late(self, method: str) -> KeptState | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
@@ -508,5 +518,6 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_looking=set(),
         _fused_changed={},
         _fused_written={},
+        _fused_last=LastKept(),
         _fused_ranks=ranks_of(module),
     )
