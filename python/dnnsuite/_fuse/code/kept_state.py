@@ -171,8 +171,9 @@ class KeptState:
         buffers: names of those that are copied, of a later forward, which changes what the first did and nothing else;
             None for all.
         outside: values outside of the modules.
-        last: what was kept before the last call, if this method has run before. Frozen parameters that all models
-            share, most of the memory, are not copied again then, for a write into one is refused.
+        again: True if this method has run before: frozen parameters that all models share, most of the memory, are not
+            copied again, for a write into one is refused.
+        last: attributes that were kept before another call, which are not looked at again if nothing has changed.
     """
 
     def __init__(
@@ -183,10 +184,11 @@ class KeptState:
         others: bool = True,
         buffers: Collection[str] | None = None,
         outside: KeptOutside | None = None,
+        again: bool = False,
         last: LastKept | None = None,
     ) -> None:
         settle_draws()
-        self.outside, first = outside, buffers is None
+        self.outside, self.objects, first = outside, objects, buffers is None
         self._attributes = found = _Attributes(root, objects, first) if last is None else last.of(root, objects)
         self.inside, self.failed = found.inside, False  # one of these that has kept nothing for itself
         with hidden_from_modes():
@@ -196,7 +198,7 @@ class KeptState:
                 for name, buffer in module._buffers.items()
                 if buffers is None or _joined(path, name) in buffers
             ]
-            written = [p for p in (found.parameters if parameters else ()) if last is None or not is_frozen(p)]
+            written = [p for p in (found.parameters if parameters else ()) if not (again and is_frozen(p))]
             each = [p.data[:1] if is_shared(p) else p.data for p in written]  # the memory of one
             self._parameters = [(memory, memory.clone()) for memory in each]
             stream: Any = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)  # for all parts of the array

@@ -139,7 +139,9 @@ class UserModule(SparseBuffers, OwnTensors):
     def _fused_spares(self, args: Any) -> bool:
         """Return True if a module further out has kept what a known method of this one may change: to keep it again in
         each part took longer than the parts themselves."""
-        if not self._fused_unsure or self._fused_acts or self._fused_acts_outside or state.checkpoints:
+        if not self._fused_unsure or self._fused_acts_outside or state.checkpoints:
+            return False
+        if self._fused_acts and not state.keeping.objects:
             return False
         known = (method_named(args), self.training, torch.is_grad_enabled()) in self._fused_known
         return known and id(self) in state.keeping.inside
@@ -258,14 +260,8 @@ class UserModule(SparseBuffers, OwnTensors):
             outside = KeptOutside(self, code, [*args, *kwargs.values()])  # type: ignore[arg-type]
         others = first or self._fused_elsewhere
         with unwatched():
-            return KeptState(
-                self,
-                self._fused_writing[method],
-                objects,
-                others,
-                outside=outside,
-                last=self._fused_last if known else None,
-            )
+            last = None if first else self._fused_last
+            return KeptState(self, self._fused_writing[method], objects, others, None, outside, known, last)
 
     def _fused_keep_late(self, method: str) -> KeptState | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
