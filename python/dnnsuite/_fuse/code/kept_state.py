@@ -106,8 +106,9 @@ class _Attributes:
                 each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)
             ]
         if objects and first:
-            self.kept += [_keep_flag(p) for p in self.parameters if p.is_leaf]
+            self.kept.append(_keep_flags([p for p in self.parameters if p.is_leaf]))
         self.kept += [_keep_parts(vars(module)) for module in self.holders]
+        self.guarded: Guards | None = None  # by these, which hold as long as nothing has changed
 
     def guards(self) -> Guards | None:
         """Guard all that was looked at, so that it holds as long as what is there is what was kept."""
@@ -132,7 +133,9 @@ class LastKept:
     """Attributes that were kept before the last call of a module, for the next one if nothing has changed since."""
 
     def __init__(self) -> None:
-        self._found: tuple[Any, bool, _Attributes, Guards] | None = None
+        self._root: Any = None
+        self._objects = False
+        self._attributes: _Attributes | None = None
         self._pause = self._left = 0
 
     def __reduce__(self) -> Any:
@@ -140,21 +143,21 @@ class LastKept:
 
     def of(self, root: Any, objects: bool) -> _Attributes:
         """Keep those under `root`; where they change in every call, they are guarded ever more seldom."""
-        if self._found is not None:
-            of, of_objects, attributes, guards = self._found
+        known = self._attributes
+        if known is not None and known.guarded is not None:
             with hidden_from_modes():
-                same = of is root and of_objects == objects and guards.hold()
+                same = self._root is root and self._objects == objects and known.guarded.hold()
             if same:
                 self._pause = 0
-                return attributes
+                return known
             self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
-            self._left, self._found = self._pause, None
+            self._left, self._attributes = self._pause, None
         made = _Attributes(root, objects, first=True)
         self._left -= 1
         if self._left < 0:
             with hidden_from_modes():
-                guards = made.guards()
-            self._found = None if guards is None else (root, objects, made, guards)
+                made.guarded = made.guards()
+            self._root, self._objects, self._attributes = root, objects, made
         return made
 
 
@@ -190,7 +193,8 @@ class KeptState:
         settle_draws()
         self.outside, self.objects, first = outside, objects, buffers is None
         self._attributes = found = _Attributes(root, objects, first) if last is None else last.of(root, objects)
-        self.inside, self.failed = found.inside, False  # one of these that has kept nothing for itself
+        self.inside, self.holders = found.inside, found.holders
+        self.failed = False  # a module inside that has kept nothing for itself
         with hidden_from_modes():
             self._buffers = [
                 (path, module, name, buffer, None if buffer is None else buffer.clone())
@@ -207,7 +211,9 @@ class KeptState:
 
     def changed(self) -> bool:
         """Return True if the contents of a container or an object of the modules are other ones."""
-        return self._attributes.contents.changed()
+        guards = self._attributes.guarded
+        with hidden_from_modes():
+            return (guards is None or not guards.hold()) and self._attributes.contents.changed()
 
     def acts_outside(self) -> bool:
         """Return True if something outside of the modules has changed."""
@@ -293,11 +299,12 @@ def _keep_parts(held: dict[str, Any]) -> Kept:
     return Kept(read, write, lambda content: (), held if held["_fused_parts"] is None else None)
 
 
-def _keep_flag(parameter: torch.Tensor) -> Kept:
-    def write(flag: bool) -> None:
-        parameter.requires_grad_(flag)
+def _keep_flags(parameters: list[Any]) -> Kept:
+    def write(flags: list[bool]) -> None:
+        for parameter, flag in zip(parameters, flags, strict=True):
+            parameter.requires_grad_(flag)
 
-    return Kept(lambda: parameter.requires_grad, write, lambda flag: ())
+    return Kept(lambda: [p.requires_grad for p in parameters], write, lambda flags: ())
 
 
 def note_written(module: Any, name: str) -> None:

@@ -68,9 +68,13 @@ class PerModelMode(TorchFunctionMode):
     """Function mode in which each model draws its own numbers and, if `state.making` is 2, gets its own of new
     tensors."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._outermost = innermost_function_mode() is None
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func not in _SPECIAL[state.making] or not state.B:
-            if types == _OF_MODELS and innermost_function_mode() is None:  # what the call would come to
+            if types == _OF_MODELS and self._outermost:  # what the call would come to
                 return interpret(func, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = dict(kwargs or {})

@@ -157,7 +157,7 @@ class UserModule(SparseBuffers, OwnTensors):
             raise
         finally:
             state.B, state.report = before, report
-        self._fused_note_call(method_named(args), None)
+        self._fused_report.calls += bool(self._fused_report.mapped)
         return output
 
     def _fused_call_keeping(
@@ -208,20 +208,25 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_note_call(self, method: str, kept: KeptState | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and kept.changed():  # a later call that begins anew must find all as it was
-            self._fused_unsure = True
-            self._fused_acts = True
-        if kept is not None and method in self._fused_looking and self._fused_parts_act():
-            self._fused_unsure = True  # the models of these parts were made in this call: no change in them was seen
-            self._fused_acts = True
-        if kept is not None and kept.outside is not None:
-            self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
-        if kept is not None and method in self._fused_looking:
-            names = [*self._fused_changed.get(method, ()), *kept.changed_buffers()]
-            self._fused_changed[method] = tuple(dict.fromkeys(names))
+        if kept is not None:
+            with unwatched():
+                self._fused_note_changes(method, kept)
         if not self._fused_report.asked:
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
+
+    def _fused_note_changes(self, method: str, kept: KeptState) -> None:
+        looking = method in self._fused_looking
+        if kept.changed() or (looking and _parts_act(self, kept.holders)):
+            # A later call that begins anew must find all as it was. The models of parts that run model by model were
+            # made in this call: no change in them was seen.
+            self._fused_unsure = True
+            self._fused_acts = True
+        if kept.outside is not None:
+            self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
+        if looking:
+            names = [*self._fused_changed.get(method, ()), *kept.changed_buffers()]
+            self._fused_changed[method] = tuple(dict.fromkeys(names))
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception, kept: KeptState | None) -> Any:
         """Run the models one by one after an error in code for all at once; an error there is the user's.
@@ -270,11 +275,6 @@ class UserModule(SparseBuffers, OwnTensors):
             return None
         return KeptState(self, writing, buffers=names)
 
-    def _fused_parts_act(self) -> bool:
-        """Return True if parts run model by model whose code may keep something in Python."""
-        parts: list[Any] = [vars(part).get("_fused_parts") for part in self.modules() if part is not self]
-        return any(one is not None and one.plain is not None and one.plain.may_act for one in parts)
-
     def _fused_turn_back(self, kept: KeptState | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
         """Undo what a try has changed, and note the `reason` to run the models one by one.
 
@@ -289,7 +289,7 @@ class UserModule(SparseBuffers, OwnTensors):
         remove_hooks_since(begun[1], self)  # type: ignore[arg-type]
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
-            acts_inside = self._fused_parts_act()
+            acts_inside = _parts_act(self, self.modules())
             if acts_inside or (self.training and names - {FUNCTION_STREAM}):
                 what = "what its parts keep" if acts_inside else "buffers"
                 raise InvalidArgument(
@@ -407,6 +407,13 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _bare, (self._fused_original,), self.__dict__
+
+
+def _parts_act(module: Any, modules: Iterable[torch.nn.Module]) -> bool:
+    """Return True if parts of `module`, among `modules`, run model by model, and their code may keep something in
+    Python."""
+    parts: list[Any] = [vars(part).get("_fused_parts") for part in modules if part is not module]
+    return any(one is not None and one.plain is not None and one.plain.may_act for one in parts)
 
 
 def _refuse_new(module: Any, name: str, value: torch.nn.Module) -> None:

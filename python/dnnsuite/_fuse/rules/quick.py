@@ -19,7 +19,7 @@ from ...nn.scaled_product import FEWEST_NUMBERS
 from .dimensions import permute, reduction, unsqueeze
 from .elementwise import converted, elementwise, facts_of, matmul, number
 from .shapes import SIMPLE_INDICES, contiguous, getitem, reshape
-from .table import BY_NAME, QUICK, FunctionRule, QuickRule
+from .table import BY_NAME, NEEDING_VALUE, QUICK, FunctionRule, QuickRule
 
 _OVER_ALL = frozenset(("sum", "mean", "std", "var", "all", "any", "amax", "amin"))
 _PLAIN = frozenset((int, float, type(None)))  # no bool: it may be `inplace`
@@ -71,6 +71,8 @@ def _of_elements(func: Any) -> QuickRule | None:
 
 
 QUICK[elementwise] = _of_elements
+_TRANSPOSING = [BY_NAME[name] for name in ("transpose", "swapdims", "swapaxes")]
+NEEDING_VALUE |= {contiguous, converted, getitem, matmul, permute, reshape, unsqueeze, *_TRANSPOSING}
 
 
 @quick(converted)
@@ -118,7 +120,7 @@ def _getitem(func: Any, x: Tensor, args: tuple[Any, ...]) -> Any:
     return result
 
 
-@quick(*map(BY_NAME.__getitem__, ("transpose", "swapdims", "swapaxes")))
+@quick(*_TRANSPOSING)
 def _transposed(func: Any, x: Tensor, args: tuple[Any, ...]) -> Any:
     if len(args) != 3 or func.__name__[-1] == "_":
         return None

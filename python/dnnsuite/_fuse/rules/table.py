@@ -54,6 +54,8 @@ OF_OWN_NUMBERS: list[Callable[[FunctionRule, Any, tuple[Any, ...], dict[str, Any
 CALLS_OURS: set[FunctionRule] = set()
 #: By rule, what finds the quick rule of a torch function, or None: see `quick.py`.
 QUICK: dict[FunctionRule, Callable[[Any], QuickRule | None]] = {}
+#: Rules that never go on with a tensor that waits.
+NEEDING_VALUE: set[FunctionRule] = set()
 _resolved: dict[Any, tuple[FunctionRule, QuickRule | None]] = {}
 #: Code that runs inside an autograd.Function whose backward is known to be right for B models.
 UNDERSTOOD_FUNCTIONS: set[types.CodeType] = set()
@@ -83,6 +85,8 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     own = False  # the first argument is computed, and is each model's own
     if state.B and args and type(first := args[0]) is ModelTensor:
         x = first._value
+        if x is None and found in NEEDING_VALUE and not first.deferred.shared:
+            x = first.value
         own = x is not None and x.stride(0) != 0
         if own and quick is not None and not kwargs and (result := quick(func, x, args)) is not None:
             return result
