@@ -70,6 +70,7 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
         if in_place(func):
             before_writing(func, first)
             _call(func, values, kwargs)
+            first.become(first.value)  # of another shape
             return first
         result = wrap_all(_call(func, values, kwargs))
         if name == "flatten":
