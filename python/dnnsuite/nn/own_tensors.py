@@ -56,7 +56,9 @@ class GivenTensors:
             ranks = attributes.get("_ranks", {})
             for held in (attributes["_parameters"], attributes["_buffers"]):
                 for name, value in held.items():
-                    if value is not None and given_in_forward(value, ranks.get(name)):
+                    if value is None or (type(value) is not ModelTensor and value.dim() == ranks.get(name)):
+                        continue  # most are; the rest of the calls is saved
+                    if given_in_forward(value, ranks.get(name)):
                         found.append((held, name, value))
         return cls(found, B) if found else None
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -185,25 +184,27 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_call(self, mark: int, kept: KeptState | None, args: Any, kwargs: Any) -> Any:
         """Call the user's code; then compute the tensors deferred since `mark`, except its output."""
-        with making(memory=True) if self._fused_making else nullcontext():
-            name = method_named(args)
-            call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
-            try:
-                output = call(*args[bool(name) :], **kwargs)
-            except NotFusable:
-                raise
-            except BaseException as error:
-                again = kept is not None and isinstance(error, Exception)  # a second try puts all back
-                if not again and backward_pass() == -1:
-                    settle_since(mark)  # layers that were called have their statistics, as in a single model
-                raise
-            settle_since(mark, output)
-            numbers = None if kept is None else kept.numbers
-            if numbers is not None and self._fused_unsure and numbers.moved():
-                raise NotFusable("it draws from Python's or NumPy's random module")
-            if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
-                state.drew_alone = True  # what was drawn is not used
-                raise NotFusable(ONE_GENERATOR)
+        if self._fused_making and state.making < 2:
+            with making(memory=True):
+                return self._fused_call(mark, kept, args, kwargs)
+        name = method_named(args)
+        call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
+        try:
+            output = call(*args[bool(name) :], **kwargs)
+        except NotFusable:
+            raise
+        except BaseException as error:
+            again = kept is not None and isinstance(error, Exception)  # a second try puts all back
+            if not again and backward_pass() == -1:
+                settle_since(mark)  # layers that were called have their statistics, as in a single model
+            raise
+        settle_since(mark, output)
+        numbers = None if kept is None else kept.numbers
+        if numbers is not None and self._fused_unsure and numbers.moved():
+            raise NotFusable("it draws from Python's or NumPy's random module")
+        if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
+            state.drew_alone = True  # what was drawn is not used
+            raise NotFusable(ONE_GENERATOR)
         return output
 
     def _fused_note_call(self, method: str, kept: KeptState | None) -> None:

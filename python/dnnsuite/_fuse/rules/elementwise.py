@@ -146,7 +146,7 @@ def facts_of(func: Any) -> _Kind:
 @rule(NAMES, writes=True)
 def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     kind = facts_of(func)
-    if state.pending and any(type(a) is ModelTensor and a.deferred is not None for a in args):
+    if state.pending and [a for a in args if type(a) is ModelTensor and a.deferred is not None]:
         if kind.product and len(args) == 2 and not kwargs:
             result = _gated(*args)
             if result is not None:

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from ... import ops
+from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, wrap
 from ...nn.scaled_product import FEWEST_NUMBERS
 from .dimensions import permute, reduction, unsqueeze
 from .elementwise import converted, elementwise, facts_of, matmul, number
 from .shapes import SIMPLE_INDICES, contiguous, getitem, reshape
-from .table import BY_NAME, NEEDING_VALUE, QUICK, FunctionRule, QuickRule
+from .table import BY_NAME, NEEDING_VALUE, QUICK, WITH_WORDS, FunctionRule, QuickRule
 
 _OVER_ALL = frozenset(("sum", "mean", "std", "var", "all", "any", "amax", "amin"))
 _PLAIN = frozenset((int, float, type(None)))  # no bool: it may be `inplace`
@@ -151,13 +152,27 @@ def _permuted(func: Any, x: Tensor, args: tuple[Any, ...]) -> Any:
 
 
 @quick(reduction)
-def _reduced(func: Any, x: Tensor, args: tuple[Any, ...]) -> Any:
-    if len(args) == 1 and func.__name__ in _OVER_ALL:
-        return ModelTensor(func(x if x.dim() == 2 else x.reshape(x.size(0), -1), 1))
-    if len(args) != 2 or type(args[1]) is not ModelTensor:
+def _reduced(func: Any, x: Tensor, args: tuple[Any, ...], dim: Any = None, keepdim: Any = False) -> Any:
+    name = func.__name__
+    if len(args) == 2 and type(args[1]) is ModelTensor:  # max(a, b)
+        y = args[1]._value
+        return ModelTensor(func(x, y)) if y is not None and y.dim() == x.dim() and dim is None else None
+    if len(args) == 2 and dim is None:
+        dim = args[1]
+    elif len(args) != 1:
         return None
-    y = args[1]._value
-    return ModelTensor(func(x, y)) if y is not None and y.dim() == x.dim() else None  # max(a, b)
+    if dim is None:
+        if keepdim is not False or name not in _OVER_ALL:
+            return None
+        return ModelTensor(func(x if x.dim() == 2 else x.reshape(x.size(0), -1), 1))
+    rank = x.dim() - 1
+    if type(dim) is not int or type(keepdim) is not bool or not -rank <= dim < rank or name not in ("sum", "mean"):
+        return None
+    dim = dim + 1 if dim >= 0 else dim
+    return ModelTensor(func(x, dim, keepdim) if name == "sum" else mean(x, dim, keepdim))
+
+
+WITH_WORDS.add(reduction)
 
 
 @quick(matmul)

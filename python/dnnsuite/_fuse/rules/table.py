@@ -38,7 +38,7 @@ from .once import settle as settle
 from .once import settle_since as settle_since
 
 FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-QuickRule = Callable[[Any, torch.Tensor, tuple[Any, ...]], Any]
+QuickRule = Callable[..., Any]  # of the function, the first argument's value, the arguments and, of some, keywords
 
 #: Rules by the function's name, whether it is in torch, torch.nn.functional, or a method; in-place twins included.
 BY_NAME: dict[str, FunctionRule] = {}
@@ -54,6 +54,9 @@ OF_OWN_NUMBERS: list[Callable[[FunctionRule, Any, tuple[Any, ...], dict[str, Any
 CALLS_OURS: set[FunctionRule] = set()
 #: By rule, what finds the quick rule of a torch function, or None: see `quick.py`.
 QUICK: dict[FunctionRule, Callable[[Any], QuickRule | None]] = {}
+#: Rules whose quick rules take `dim` and `keepdim` as keywords.
+WITH_WORDS: set[FunctionRule] = set()
+_WORDS = frozenset(("dim", "keepdim"))
 #: Rules that never go on with a tensor that waits.
 NEEDING_VALUE: set[FunctionRule] = set()
 _resolved: dict[Any, tuple[FunctionRule, QuickRule | None]] = {}
@@ -88,8 +91,10 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if x is None and found in NEEDING_VALUE and not first.deferred.shared:
             x = first.value
         own = x is not None and x.stride(0) != 0
-        if own and quick is not None and not kwargs and (result := quick(func, x, args)) is not None:
-            return result
+        if own and quick is not None and (not kwargs or (found in WITH_WORDS and kwargs.keys() <= _WORDS)):
+            result = quick(func, x, args, **kwargs)
+            if result is not None:
+                return result
     if ModelNumber in map(type, args) or (kwargs and ModelNumber in map(type, kwargs.values())):
         return OF_OWN_NUMBERS[0](found, func, args, kwargs)
     if not state.B:
