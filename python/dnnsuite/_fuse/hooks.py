@@ -21,7 +21,7 @@ FORWARD_HOOKS = [
     "_forward_pre_hooks_with_kwargs",
 ]  # fmt: skip
 _BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
-_KINDS = len(FORWARD_HOOKS) + len(_BACKWARD_HOOKS)
+HOOKS = (*FORWARD_HOOKS, *_BACKWARD_HOOKS)
 _of_forwards: set[int] = set()  # ids of hooks that forwards have registered: those run model by model
 
 
@@ -71,7 +71,7 @@ def refuse_gradient_hooks(models: Sequence[torch.nn.Module], where: str) -> None
 
 def hooks_in(module: torch.nn.Module) -> list[dict[int, Any]]:
     """List the dictionaries of a module's hooks, by kind."""
-    return [getattr(module, name) for name in (*FORWARD_HOOKS, *_BACKWARD_HOOKS)]
+    return [getattr(module, name) for name in HOOKS]
 
 
 def has_backward_hook(module: torch.nn.Module) -> bool:
@@ -106,7 +106,7 @@ def remove_hooks_since(begun: int, root: torch.nn.Module) -> None:
 
 
 def take_hooks(
-    source: torch.nn.Module, target: torch.nn.Module, known: Sequence[Mapping[int, Any]] = ({},) * _KINDS
+    source: torch.nn.Module, target: torch.nn.Module, known: Sequence[Mapping[int, Any]] = ({},) * len(HOOKS)
 ) -> None:
     """Give `target` the hooks that code has registered on `source`, a copy of it, and take away what code has removed
     there of those that were `known`."""

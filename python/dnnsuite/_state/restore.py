@@ -10,7 +10,7 @@ import ctypes
 import functools
 import random
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,22 @@ _NO_CONTENT = (
 
 
 class Kept:
-    """Content of one holder: `read` gives it, `write` sets another; `parts` are looked into."""
+    """Content of one holder: `read` gives it, `write` sets another; `parts` are looked into.
 
-    __slots__ = ("_before", "_read", "_write", "parts")
+    `place` is the dictionary or list of which it is all, if it is that of one, in the order of its items.
+    """
+
+    __slots__ = ("_before", "_read", "_write", "parts", "place")
 
     def __init__(
-        self, read: Callable[[], Any], write: Callable[[Any], None], parts: Callable[[Any], Iterable[Any]] = iter
+        self,
+        read: Callable[[], Any],
+        write: Callable[[Any], None],
+        parts: Callable[[Any], Iterable[Any]] = iter,
+        place: Any = None,
     ) -> None:
         self._read, self._write = read, write
+        self.place = place if type(place) in (dict, list) else None
         self._before = read()
         self.parts = list(parts(self._before))
 
@@ -114,6 +122,9 @@ class Contents:
         rests = isinstance(value, types.GeneratorType) and is_at_rest(value)
         return rests or isinstance(value, _NO_CONTENT) or is_opaque(type(value)) or self._skip(value)
 
+    def __iter__(self) -> Iterator[Kept]:
+        return iter(self._kept)
+
     def add(self, kept: Iterable[Kept]) -> None:
         """Add what the caller keeps itself."""
         self._kept += kept
@@ -158,7 +169,7 @@ def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda 
             del held[name]
         held.update(before)
 
-    return Kept(read, write, lambda content: content[1::2])
+    return Kept(read, write, lambda content: content[1::2], held)
 
 
 def keep_reference(read: Callable[[], Any], write: Callable[[Any], None]) -> Kept:
@@ -212,7 +223,7 @@ def _dictionary(value: Any) -> Iterable[Kept]:
         kind.clear(value)
         kind.update(value, zip(content[::2], content[1::2], strict=True))
 
-    yield Kept(read, write)
+    yield Kept(read, write, place=value)
 
 
 def _elements(value: Any) -> Iterable[Kept]:
@@ -222,7 +233,7 @@ def _elements(value: Any) -> Iterable[Kept]:
         kind.clear(value)
         kind.extend(value, content)
 
-    yield Kept(lambda: list(kind.__iter__(value)), write)
+    yield Kept(lambda: list(kind.__iter__(value)), write, place=value)
 
 
 def _set(value: Any) -> Iterable[Kept]:

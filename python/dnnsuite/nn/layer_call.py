@@ -9,6 +9,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
+from .._torch import hidden_from_function_modes
 from .computed_once import call_once
 from .deferred import Deferred, Fresh
 from .forward_state import outside, state, unwatched
@@ -29,6 +32,12 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
             args = _by_torchs_names(type(self), args, kwargs)
         if state.mode is None:
             return call_quietly(self, args, kwargs)
+        if len(args) == 1 and not kwargs and self.activations and type(args[0]) is ModelTensor and state.B:
+            x = args[0]._value
+            if x is not None:
+                with hidden_from_function_modes():  # nothing is computed, and looks at tensors are seen by none
+                    if GivenTensors.of(self, self.B) is None:
+                        return _deferred(self, x)
         with unwatched():
             return call_quietly(self, args, kwargs)
 
@@ -43,12 +52,7 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         if len(args) == 1 and not kwargs and type(args[0]) is ModelTensor:
             x = args[0]
             if self.activations and state.B:
-                deferred = Deferred.of(self, x.value)
-                result = ModelTensor(None, deferred)
-                result.of_layer = True
-                if deferred.shared:
-                    result.fresh = Fresh()
-                return result
+                return _deferred(self, x.value)
             if x.deferred is not None:
                 joint = self.joined(x.deferred)
                 if joint is not None:
@@ -56,6 +60,16 @@ def logical(forward: Callable[..., Any]) -> Callable[..., Any]:
         return _called(forward, self, B, args, kwargs)
 
     return call
+
+
+def _deferred(layer: Any, x: torch.Tensor) -> ModelTensor:
+    """Defer the output of `layer` for x `[B, ...]`, as a model's code sees it."""
+    deferred = Deferred.of(layer, x)
+    result = ModelTensor(None, deferred)
+    result.of_layer = True
+    if deferred.shared:
+        result.fresh = Fresh()
+    return result
 
 
 def shown_as_torchs(forward: Any, kind: type) -> Any:

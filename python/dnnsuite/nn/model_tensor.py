@@ -35,6 +35,9 @@ class ModelTensor(torch.Tensor):
     """Tensor `[B, *shape]` that reports `shape`; it has no storage, and `handler` carries out its functions."""
 
     _value: torch.Tensor | None
+    _shape: torch.Size
+    _dtype: torch.dtype
+    _device: torch.device
     deferred: Deferred | None
     of_layer = False  # what a layer of ours made: torch's own would be contiguous
     fresh: Fresh | None = None  # set on what was computed once for all models: it may be written into
@@ -44,8 +47,11 @@ class ModelTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, value: torch.Tensor | None, deferred: Deferred | None = None) -> ModelTensor:
         known: Any = deferred if value is None else value
-        self: ModelTensor = wrapper_subclass(cls, known.shape[1:], dtype=known.dtype, device=known.device)
+        shape, dtype, device = known.shape[1:], known.dtype, known.device
+        self: ModelTensor = wrapper_subclass(cls, shape, dtype=dtype, device=device)
         self._value, self.deferred = value, deferred
+        # A look at a tensor is a call of a function to the modes that look out for these: one look is enough.
+        self._shape, self._dtype, self._device = shape, dtype, device
         if deferred is not None:
             state.pending.append(self)
         return self
@@ -55,13 +61,15 @@ class ModelTensor(torch.Tensor):
         """Tensor of all models, `[B, ...]`."""
         if self._value is None:
             assert self.deferred is not None
-            self._value = self.deferred.compute()
-            self.deferred = None
+            self.become(self.deferred.compute())
+            assert self._value is not None
         return self._value
 
     def become(self, value: torch.Tensor | None, deferred: Deferred | None = None) -> None:
         """Replace this tensor's value, as an in-place function does."""
         self._value, self.deferred = value, deferred
+        known: Any = deferred if value is None else value
+        self._shape, self._dtype, self._device = known.shape[1:], known.dtype, known.device
 
     @property
     def B(self) -> int:
@@ -71,29 +79,25 @@ class ModelTensor(torch.Tensor):
 
     @property
     def shape(self) -> torch.Size:  # type: ignore[override]
-        known: Any = self.deferred if self._value is None else self._value
-        return torch.Size(known.shape[1:])
+        return self._shape
 
     @property
     def dtype(self) -> torch.dtype:  # type: ignore[override]
-        known: Any = self.deferred if self._value is None else self._value
-        return known.dtype
+        return self._dtype
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        known: Any = self.deferred if self._value is None else self._value
-        return known.device
+        return self._device
 
     @property
     def ndim(self) -> int:  # type: ignore[override]
         return self.dim()
 
     def dim(self) -> int:
-        known: Any = self.deferred if self._value is None else self._value
-        return len(known.shape) - 1
+        return len(self._shape)
 
     def size(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
+        return self._shape if dim is None else self._shape[dim]
 
     @classmethod
     def __torch_function__(

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._torch import hidden_from_function_modes
 from ..ops.torch_on_arrays import register
 from .computed_once import FUNCTION_STREAM
 from .forward_state import NotFusable, Refused, state
@@ -28,6 +29,13 @@ def given_in_forward(value: torch.Tensor, rank: int | None) -> bool:
 
 def seen_in_forward(module: torch.nn.Module, name: str, value: torch.Tensor, rank: int | None) -> Any:
     """Show a parameter or buffer of `module` as one model's code sees it."""
+    if state.mode is not None:
+        with hidden_from_function_modes():  # each look at the tensor would be a call of a function to it
+            return _seen(module, name, value, rank)
+    return _seen(module, name, value, rank)
+
+
+def _seen(module: torch.nn.Module, name: str, value: torch.Tensor, rank: int | None) -> Any:
     if given_in_forward(value, rank):
         return value
     return wrap_parameter(value) if name in module._parameters else ModelTensor(value)
@@ -48,7 +56,9 @@ class GivenTensors:
             ranks = attributes.get("_ranks", {})
             for held in (attributes["_parameters"], attributes["_buffers"]):
                 for name, value in held.items():
-                    if value is not None and given_in_forward(value, ranks.get(name)):
+                    if value is None or (type(value) is not ModelTensor and value.dim() == ranks.get(name)):
+                        continue  # most are; the rest of the calls is saved
+                    if given_in_forward(value, ranks.get(name)):
                         found.append((held, name, value))
         return cls(found, B) if found else None
 

@@ -21,6 +21,7 @@ from .device import on_cpu, on_gpu
 from .library import (
     applied,
     differentiable,
+    eager,
     fake,
     gradients_through,
     instruction_set,
@@ -77,11 +78,30 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight, _, relu_output = ctx.saved_tensors
     needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
+    shape = x.shape
+    if len(shape) != 3:
+        grad, x = grad.flatten(1, -2), x.flatten(1, -2)
+        relu_output = None if relu_output is None else relu_output.flatten(1, -2)
     dx, dweight, dbias = _linear_backward(grad, x, weight, relu_output, needs_x, needs_weight, needs_bias)
-    return (dx if needs_x else None, dweight if needs_weight else None, dbias if needs_bias else None, None)
+    dx = dx.view(shape) if needs_x else None
+    return (dx, dweight if needs_weight else None, dbias if needs_bias else None, None)
 
 
 _eager = differentiable(_linear, _setup, _backward, linear_composition)
+
+
+def _by_rows(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make the product for x [B, ..., R, I] of that for [B, R, I]."""
+
+    def call(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
+        y = product(x.flatten(1, -2), weight, bias, relu)
+        return y.view(*x.shape[:-1], y.shape[2])
+
+    return call
+
+
+_eager_by_rows = eager(_by_rows(_linear), _setup, _backward, _by_rows(linear_composition))
+"""The product for x [B, ..., R, I]: autograd sees no change of shape before and after it."""
 
 
 def products(
@@ -245,8 +265,13 @@ def linear(
     _check(x, weight, bias, activation)
     own = own_products(x, weight, bias)
     low = None if own and (dtype is None or dtype == x.dtype) else _rounding(x, weight, dtype)
-    if own and low is None and activation != "gelu" and x.dim() == 3 and weight.requires_grad:  # the usual case
-        return _of_own_rows(x, weight, bias, activation == "relu", in_order)
+    if own and low is None and activation != "gelu" and weight.requires_grad:  # the usual case
+        relu = activation == "relu"
+        if x.dim() == 3:
+            return _of_own_rows(x, weight, bias, relu, in_order)
+        rows = x.shape[1:-1].numel()
+        if x.dim() > 3 and _VECTORS and _few(rows, weight) and x.is_contiguous() and not in_order and not tracing():
+            return _eager_by_rows(x, weight, bias, relu)
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
         offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]
@@ -325,11 +350,9 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
 
 def _of_own_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_order: bool) -> Tensor:
     """Compute the product for x [B, R, I] where `own_products` says so."""
-    models, outputs, inputs = weight.shape
+    models, outputs, _ = weight.shape
     result: Tensor
-    few = x.shape[1] * inputs * outputs < LARGE
-    few = few and (x.shape[1] > FEW_ROWS or inputs * outputs < MANY_WEIGHTS)
-    if in_order or (_VECTORS and few):
+    if in_order or (_VECTORS and _few(x.shape[1], weight)):
         if is_kept(weight):  # each element is one sum in order, in whatever company
             one = None if bias is None else bias[:1]
             return _by_tiles(folded(x), weight[:1], one, relu).reshape(models, -1, outputs)
@@ -345,6 +368,12 @@ def _of_own_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_
     else:
         result = _one_by_one(x, weight, bias)
     return torch.relu(result) if relu else result
+
+
+def _few(rows: int, weight: Tensor) -> bool:
+    """Return True where this package's product takes less time than the library's."""
+    numbers = weight.shape[1:].numel()
+    return rows * numbers < LARGE and (rows > FEW_ROWS or numbers < MANY_WEIGHTS)
 
 
 def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:

@@ -81,6 +81,8 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     if wide and (not own_products(a, b) or (rows * depth * columns < LARGE and _VECTORS)):
         one, matrix = a.reshape(1, -1, depth), b[:1].reshape(1, depth, columns)
         return _by_shared(one, matrix, own_products(a, b)).reshape(*a.shape[:-1], columns)
+    if a.dim() > 3 and a.dim() >= b.dim() and b.shape[1:-2].numel() == 1 and bias is None:  # one matrix per model
+        return matmul(a.flatten(1, -2), b.reshape(len(b), depth, columns)).view(*a.shape[:-1], columns)
     if not own_products(a, b):
         return torch.matmul(*_between(a, b))
     if _is_large(a, b, bias):

@@ -13,6 +13,7 @@ from torch.nn.utils import parametrize
 _NAMES = (
     "B", "acts", "acts_outside", "changed", "looking", "report", "code", "parts", "known", "withheld", "own", "numbers",
     "outward", "making", "draws", "ranks", "sparse", "unsure", "elsewhere", "written", "writing",
+    "last",
 )  # fmt: skip
 #: Names of the attributes, which no user has.
 INTERNAL = tuple(f"_fused_{name}" for name in _NAMES)

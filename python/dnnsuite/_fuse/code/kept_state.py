@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._C import Guards
 from ..._code import content_of
 from ..._state import Contents, Kept, attribute_of, keep_bindings, keep_cell, keep_contents, keep_names
 from ..._torch import dispatch_modes, hidden_from_modes
@@ -25,7 +26,7 @@ from ...nn.forward_state import state
 from ...nn.model_tensor import ModelTensor, physical
 from ...nn.random_streams import FUNCTION_STREAM, settle_draws
 from ...ops.shared import is_frozen, is_shared
-from ..hooks import hooks_in
+from ..hooks import HOOKS, hooks_in
 from ..left_tensors import OPAQUE
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .late_draws import Code, is_followed, names_in
@@ -82,6 +83,87 @@ def torch_generators() -> list[bytes]:
         return [one.numpy().tobytes() for one in found]
 
 
+class _Attributes:
+    """What Python holds under `root`: attributes of its modules, contents of what is in these, flags of parameters."""
+
+    def __init__(self, root: Any, objects: bool, first: bool) -> None:
+        self.named = list(root.named_modules())
+        self.modules = modules = [module for _, module in self.named]
+        self.inside = set(map(id, modules))
+        self.parameters = [p for module in modules for p in module._parameters.values() if p is not None]
+        self.holders = [module for module in modules if is_fused(module)]
+        self.apart = [one for module in self.holders for one in _run_apart(module)]
+        self.kept = [keep_names(vars(module), _is_a_users) for module in (*self.holders, *self.apart)]
+        values = [value for one in self.kept for value in one.parts]
+        with hidden_from_modes():
+            self.contents = contents_of(values if objects and first else ())
+        if not (objects and first):
+            self.contents.add(
+                each for value in values if isinstance(value, _CONTAINERS) for each in keep_contents(value)
+            )
+        if first:
+            self.kept += [
+                each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)
+            ]
+        if objects and first:
+            self.kept.append(_keep_flags([p for p in self.parameters if p.is_leaf]))
+        self.kept += [_keep_parts(vars(module)) for module in self.holders]
+        self.guarded: Guards | None = None  # by these, which hold as long as nothing has changed
+
+    def guards(self) -> Guards | None:
+        """Guard all that was looked at, so that it holds as long as what is there is what was kept."""
+        if self.apart:
+            return None
+        guards = Guards()
+        for module in self.modules:
+            for held in (module._modules, module._parameters, *hooks_in(module)):
+                guards.container(held, held.copy())
+            for name in ("_modules", "_parameters", "_buffers", *HOOKS):
+                guards.item(vars(module), name)
+        places = {id(kept.place): kept.place for kept in (*self.kept, *self.contents) if kept.place is not None}
+        for place in places.values():
+            guards.container(place)
+        for kept in (*self.kept, *self.contents):
+            if kept.place is None:
+                guards.result(kept.changed)
+        return guards
+
+
+class LastKept:
+    """Attributes that were kept before the last call of a module, for the next one if nothing has changed since."""
+
+    def __init__(self) -> None:
+        self._root: Any = None
+        self._objects = False
+        self._attributes: _Attributes | None = None
+        self._pause = self._left = 0
+
+    def __reduce__(self) -> Any:
+        return LastKept, ()  # a copy has modules of its own
+
+    def of(self, root: Any, objects: bool) -> _Attributes:
+        """Keep those under `root`; where they change in every call, they are guarded ever more seldom."""
+        known = self._attributes
+        if known is not None and known.guarded is not None:
+            with hidden_from_modes():
+                same = self._root is root and self._objects == objects and known.guarded.hold()
+            if same:
+                self._pause = 0
+                return known
+            self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
+            self._left, self._attributes = self._pause, None
+        made = _Attributes(root, objects, first=True)
+        self._left -= 1
+        if self._left < 0:
+            with hidden_from_modes():
+                made.guarded = made.guards()
+            self._root, self._objects, self._attributes = root, objects, made
+        return made
+
+
+_LONGEST_PAUSE = 255  # calls
+
+
 class KeptState:
     """State under `root` before a forward. The copies are hidden from a recorder: they are made in some forwards only.
 
@@ -94,6 +176,7 @@ class KeptState:
         outside: values outside of the modules.
         again: True if this method has run before: frozen parameters that all models share, most of the memory, are not
             copied again, for a write into one is refused.
+        last: attributes that were kept before another call, which are not looked at again if nothing has changed.
     """
 
     def __init__(
@@ -105,43 +188,32 @@ class KeptState:
         buffers: Collection[str] | None = None,
         outside: KeptOutside | None = None,
         again: bool = False,
+        last: LastKept | None = None,
     ) -> None:
         settle_draws()
-        self.outside, modules, first = outside, list(root.modules()), buffers is None
-        self.inside, self.failed = set(map(id, modules)), False  # one of these that has kept nothing for itself
+        self.outside, self.objects, first = outside, objects, buffers is None
+        self._attributes = found = _Attributes(root, objects, first) if last is None else last.of(root, objects)
+        self.inside, self.holders = found.inside, found.holders
+        self.failed = False  # a module inside that has kept nothing for itself
         with hidden_from_modes():
             self._buffers = [
                 (path, module, name, buffer, None if buffer is None else buffer.clone())
-                for path, module in root.named_modules()
+                for path, module in found.named
                 for name, buffer in module._buffers.items()
                 if buffers is None or _joined(path, name) in buffers
             ]
-            held = [p for module in modules for p in module._parameters.values() if p is not None]
-            written = [p for p in (held if parameters else ()) if not (again and is_frozen(p))]
+            written = [p for p in (found.parameters if parameters else ()) if not (again and is_frozen(p))]
             each = [p.data[:1] if is_shared(p) else p.data for p in written]  # the memory of one
             self._parameters = [(memory, memory.clone()) for memory in each]
             stream: Any = getattr(state.random, "_buffers", {}).get(FUNCTION_STREAM)  # for all parts of the array
             self._stream = None if stream is None else (stream, stream.clone())
-        fused = [module for module in modules if is_fused(module)]
-        apart = [one for module in fused for one in _run_apart(module)]
-        kept = [keep_names(vars(module), _is_a_users) for module in (*fused, *apart)]
-        values = [value for one in kept for value in one.parts]
-        with hidden_from_modes():
-            self._contents = contents_of(values if objects and first else ())
-        if not (objects and first):
-            self._contents.add(
-                each for value in values if isinstance(value, _CONTAINERS) for each in keep_contents(value)
-            )
-        if first:
-            kept += [each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)]
-        if objects and first:
-            kept += [_keep_flag(p) for p in held if p.is_leaf]
-        self._attributes = kept + [_keep_parts(vars(module)) for module in fused]
         self.numbers = SharedNumbers(others) if first else None
 
     def changed(self) -> bool:
         """Return True if the contents of a container or an object of the modules are other ones."""
-        return self._contents.changed()
+        guards = self._attributes.guarded
+        with hidden_from_modes():
+            return (guards is None or not guards.hold()) and self._attributes.contents.changed()
 
     def acts_outside(self) -> bool:
         """Return True if something outside of the modules has changed."""
@@ -166,10 +238,10 @@ class KeptState:
         """Restore everything."""
         if self.numbers is not None:
             self.numbers.put_back()
-        for kept in self._attributes:
+        for kept in self._attributes.kept:
             kept.restore()
         with hidden_from_modes():
-            self._contents.restore()
+            self._attributes.contents.restore()
         if self.outside is not None:
             self.outside.put_back()
         if self._stream is not None:
@@ -224,14 +296,15 @@ def _keep_parts(held: dict[str, Any]) -> Kept:
         if parts is not None:
             parts.plain = plain
 
-    return Kept(read, write, lambda content: ())
+    return Kept(read, write, lambda content: (), held if held["_fused_parts"] is None else None)
 
 
-def _keep_flag(parameter: torch.Tensor) -> Kept:
-    def write(flag: bool) -> None:
-        parameter.requires_grad_(flag)
+def _keep_flags(parameters: list[Any]) -> Kept:
+    def write(flags: list[bool]) -> None:
+        for parameter, flag in zip(parameters, flags, strict=True):
+            parameter.requires_grad_(flag)
 
-    return Kept(lambda: parameter.requires_grad, write, lambda flag: ())
+    return Kept(lambda: [p.requires_grad for p in parameters], write, lambda flags: ())
 
 
 def note_written(module: Any, name: str) -> None:

@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..._torch import sample_dirichlet, standard_gamma, tree_leaves
+from ..._torch import innermost_function_mode, sample_dirichlet, standard_gamma, tree_leaves
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state
 from ...nn.random_draws import draw
 from ...nn.random_streams import generators_of
 from ..rules.once import draws_numbers
 from ..rules.random import next_stream
+from ..rules.table import interpret
 from .kept_state import torch_generators
 from .late_draws import names_other_generators, names_that_draw, reachable
 
@@ -60,14 +61,21 @@ _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 #: Functions that draw random numbers, for tensors of each model or of all.
 RANDOM = _DRAWN | _DRAWN_INTO | _DROPPING
 _SPECIAL = (frozenset[Any](), RANDOM, RANDOM | _MEMORY)  # by `state.making`
+_OF_MODELS = (ModelTensor,)
 
 
 class PerModelMode(TorchFunctionMode):
     """Function mode in which each model draws its own numbers and, if `state.making` is 2, gets its own of new
     tensors."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._outermost = innermost_function_mode() is None
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func not in _SPECIAL[state.making] or not state.B:
+            if types == _OF_MODELS and self._outermost:  # what the call would come to
+                return interpret(func, args, kwargs or {})
             return func(*args, **kwargs) if kwargs else func(*args)
         kwargs = dict(kwargs or {})
         own = any(type(leaf) is ModelTensor for leaf in tree_leaves((args, kwargs)))

@@ -6,13 +6,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from ..._torch import backward_pass, tree_leaves, tree_map
 from ...errors import InvalidArgument
+from ...nn.forward_state import unwatched
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, RunsAnew, WritesShared, expanded, outside, state, wrap
 from ...nn.own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
 from ...nn.random_streams import FUNCTION_STREAM
@@ -26,7 +26,7 @@ from ..sparse_buffers import SparseBuffers
 from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
-from .kept_state import KeptOutside, KeptState, in_capture, note_written, undo_written
+from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
 from .late_draws import may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
@@ -55,6 +55,7 @@ class UserModule(SparseBuffers, OwnTensors):
     _fused_acts: bool  # its code changes objects that modules hold
     _fused_acts_outside: bool  # its last call that was looked at has changed something outside of the module
     _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
+    _fused_last: LastKept
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
     _fused_parts: Any  # `ModelParts`, once the models run one by one
@@ -137,7 +138,9 @@ class UserModule(SparseBuffers, OwnTensors):
     def _fused_spares(self, args: Any) -> bool:
         """Return True if a module further out has kept what a known method of this one may change: to keep it again in
         each part took longer than the parts themselves."""
-        if not self._fused_unsure or self._fused_acts or self._fused_acts_outside or state.checkpoints:
+        if not self._fused_unsure or self._fused_acts_outside or state.checkpoints:
+            return False
+        if self._fused_acts and not state.keeping.objects:
             return False
         known = (method_named(args), self.training, torch.is_grad_enabled()) in self._fused_known
         return known and id(self) in state.keeping.inside
@@ -153,7 +156,7 @@ class UserModule(SparseBuffers, OwnTensors):
             raise
         finally:
             state.B, state.report = before, report
-        self._fused_note_call(method_named(args), None)
+        self._fused_report.calls += bool(self._fused_report.mapped)
         return output
 
     def _fused_call_keeping(
@@ -181,43 +184,50 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_call(self, mark: int, kept: KeptState | None, args: Any, kwargs: Any) -> Any:
         """Call the user's code; then compute the tensors deferred since `mark`, except its output."""
-        with making(memory=True) if self._fused_making else nullcontext():
-            name = method_named(args)
-            call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
-            try:
-                output = call(*args[bool(name) :], **kwargs)
-            except NotFusable:
-                raise
-            except BaseException as error:
-                again = kept is not None and isinstance(error, Exception)  # a second try puts all back
-                if not again and backward_pass() == -1:
-                    settle_since(mark)  # layers that were called have their statistics, as in a single model
-                raise
-            settle_since(mark, output)
-            numbers = None if kept is None else kept.numbers
-            if numbers is not None and self._fused_unsure and numbers.moved():
-                raise NotFusable("it draws from Python's or NumPy's random module")
-            if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
-                state.drew_alone = True  # what was drawn is not used
-                raise NotFusable(ONE_GENERATOR)
+        if self._fused_making and state.making < 2:
+            with making(memory=True):
+                return self._fused_call(mark, kept, args, kwargs)
+        name = method_named(args)
+        call = getattr(self, name) if name else super().__call__  # type: ignore[misc]
+        try:
+            output = call(*args[bool(name) :], **kwargs)
+        except NotFusable:
+            raise
+        except BaseException as error:
+            again = kept is not None and isinstance(error, Exception)  # a second try puts all back
+            if not again and backward_pass() == -1:
+                settle_since(mark)  # layers that were called have their statistics, as in a single model
+            raise
+        settle_since(mark, output)
+        numbers = None if kept is None else kept.numbers
+        if numbers is not None and self._fused_unsure and numbers.moved():
+            raise NotFusable("it draws from Python's or NumPy's random module")
+        if numbers is not None and self._fused_B > 1 and numbers.torch_moved():
+            state.drew_alone = True  # what was drawn is not used
+            raise NotFusable(ONE_GENERATOR)
         return output
 
     def _fused_note_call(self, method: str, kept: KeptState | None) -> None:
         """Note that the code of `method` has run for all models at once in the current modes."""
-        if kept is not None and kept.changed():  # a later call that begins anew must find all as it was
-            self._fused_unsure = True
-            self._fused_acts = True
-        if kept is not None and method in self._fused_looking and self._fused_parts_act():
-            self._fused_unsure = True  # the models of these parts were made in this call: no change in them was seen
-            self._fused_acts = True
-        if kept is not None and kept.outside is not None:
-            self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
-        if kept is not None and method in self._fused_looking:
-            names = [*self._fused_changed.get(method, ()), *kept.changed_buffers()]
-            self._fused_changed[method] = tuple(dict.fromkeys(names))
+        if kept is not None:
+            with unwatched():
+                self._fused_note_changes(method, kept)
         if not self._fused_report.asked:
             self._fused_known.add((method, self.training, torch.is_grad_enabled()))
         self._fused_report.calls += bool(self._fused_report.mapped)
+
+    def _fused_note_changes(self, method: str, kept: KeptState) -> None:
+        looking = method in self._fused_looking
+        if kept.changed() or (looking and _parts_act(self, kept.holders)):
+            # A later call that begins anew must find all as it was. The models of parts that run model by model were
+            # made in this call: no change in them was seen.
+            self._fused_unsure = True
+            self._fused_acts = True
+        if kept.outside is not None:
+            self._fused_acts_outside = kept.acts_outside()  # once only: a cache was filled
+        if looking:
+            names = [*self._fused_changed.get(method, ()), *kept.changed_buffers()]
+            self._fused_changed[method] = tuple(dict.fromkeys(names))
 
     def _fused_second_try(self, args: Any, kwargs: Any, error: Exception, kept: KeptState | None) -> Any:
         """Run the models one by one after an error in code for all at once; an error there is the user's.
@@ -255,7 +265,9 @@ class UserModule(SparseBuffers, OwnTensors):
         if first or self._fused_acts_outside:
             outside = KeptOutside(self, code, [*args, *kwargs.values()])  # type: ignore[arg-type]
         others = first or self._fused_elsewhere
-        return KeptState(self, self._fused_writing[method], objects, others, outside=outside, again=known)
+        with unwatched():
+            last = None if first else self._fused_last
+            return KeptState(self, self._fused_writing[method], objects, others, None, outside, known, last)
 
     def _fused_keep_late(self, method: str) -> KeptState | None:
         """Copy what `method` changed in its first run, if a later one may look at values and begin anew."""
@@ -263,11 +275,6 @@ class UserModule(SparseBuffers, OwnTensors):
         if method not in self._fused_looking or not (names or writing):
             return None
         return KeptState(self, writing, buffers=names)
-
-    def _fused_parts_act(self) -> bool:
-        """Return True if parts run model by model whose code may keep something in Python."""
-        parts: list[Any] = [vars(part).get("_fused_parts") for part in self.modules() if part is not self]
-        return any(one is not None and one.plain is not None and one.plain.may_act for one in parts)
 
     def _fused_turn_back(self, kept: KeptState | None, begun: tuple[int, int], reason: str, outer: Any) -> None:
         """Undo what a try has changed, and note the `reason` to run the models one by one.
@@ -283,7 +290,7 @@ class UserModule(SparseBuffers, OwnTensors):
         remove_hooks_since(begun[1], self)  # type: ignore[arg-type]
         if kept is None:
             names = {name.rpartition(".")[2] for name, _ in self.named_buffers()}
-            acts_inside = self._fused_parts_act()
+            acts_inside = _parts_act(self, self.modules())
             if acts_inside or (self.training and names - {FUNCTION_STREAM}):
                 what = "what its parts keep" if acts_inside else "buffers"
                 raise InvalidArgument(
@@ -403,6 +410,13 @@ class UserModule(SparseBuffers, OwnTensors):
         return _bare, (self._fused_original,), self.__dict__
 
 
+def _parts_act(module: Any, modules: Iterable[torch.nn.Module]) -> bool:
+    """Return True if parts of `module`, among `modules`, run model by model, and their code may keep something in
+    Python."""
+    parts: list[Any] = [vars(part).get("_fused_parts") for part in modules if part is not module]
+    return any(one is not None and one.plain is not None and one.plain.may_act for one in parts)
+
+
 def _refuse_new(module: Any, name: str, value: torch.nn.Module) -> None:
     """Refuse a layer that one model's code makes: each model would need its own, and the optimizer would miss it."""
     if value is not module._modules.get(name) and not any(value is part for part in module.modules()):
@@ -508,5 +522,6 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
         _fused_looking=set(),
         _fused_changed={},
         _fused_written={},
+        _fused_last=LastKept(),
         _fused_ranks=ranks_of(module),
     )

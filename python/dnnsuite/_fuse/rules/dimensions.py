@@ -70,6 +70,7 @@ def _named(name: str, places: dict[int, str], defaults: dict[str, Any]) -> None:
         if in_place(func):
             before_writing(func, first)
             _call(func, values, kwargs)
+            first.become(first.value)  # of another shape
             return first
         result = wrap_all(_call(func, values, kwargs))
         if name == "flatten":
@@ -267,15 +268,21 @@ def roll(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(x.value.roll(shifts, moved(dims, x.dim())))
 
 
+_NOTHING = torch.Size((0,))
+
+
 @rule("cat concat concatenate stack")
 def cat(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    tensors = args[0] if args else kwargs["tensors"]
+    tensors = given = args[0] if args else kwargs["tensors"]
     dim = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis", 0))
-    B = next(t.B for t in tensors if type(t) is ModelTensor)
     stacking = func.__name__ == "stack"
     if not stacking:
-        tensors = [t for t in tensors if tuple(t.shape) != (0,)]  # as torch does, for the sake of old code
-    values = [expanded(t, B) for t in tensors]
+        tensors = [t for t in tensors if t.shape != _NOTHING]  # as torch does, for the sake of old code
+    if all(type(t) is ModelTensor for t in tensors):
+        values = [t.value for t in tensors]
+    else:
+        B = next(t.B for t in given if type(t) is ModelTensor)
+        values = [expanded(t, B) for t in tensors]
     rank = max(v.dim() - 1 for v in values)
     dim = moved(dim, rank + stacking)
     if stacking:

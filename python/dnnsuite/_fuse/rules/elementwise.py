@@ -135,12 +135,18 @@ class _Kind(NamedTuple):
 _kinds: dict[Any, _Kind] = {}
 
 
-@rule(NAMES, writes=True)
-def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def facts_of(func: Any) -> _Kind:
+    """Return the facts about a function of elements, found once."""
     kind = _kinds.get(func)
     if kind is None:
         kind = _kinds[func] = _Kind.of(func)
-    if state.pending and any(type(a) is ModelTensor and a.deferred is not None for a in args):
+    return kind
+
+
+@rule(NAMES, writes=True)
+def elementwise(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    kind = facts_of(func)
+    if state.pending and [a for a in args if type(a) is ModelTensor and a.deferred is not None]:
         if kind.product and len(args) == 2 and not kwargs:
             result = _gated(*args)
             if result is not None:

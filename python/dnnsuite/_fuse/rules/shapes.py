@@ -38,7 +38,7 @@ def reshape(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 @rule("contiguous")
-def _contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def contiguous(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x = args[0].value
     copy = None if kwargs or x.dim() < 5 or x.is_contiguous() else contiguous_pixels(x)
     if copy is None:
@@ -201,13 +201,13 @@ def factory(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(func(x, (x.size(0), *size), *rest, **kwargs))
 
 
-_SIMPLE = frozenset((int, slice, type(None), type(...)))
+SIMPLE_INDICES = frozenset((int, slice, type(None), type(...)))
 
 
 def _physical_index(index: Any, rank: int) -> tuple[Any, ...] | None:
     """Convert one model's index to the array's; None where tensors or masks in it need a look-up per model."""
     items = index if isinstance(index, tuple) else (index,)
-    if _SIMPLE.issuperset(map(type, items)):
+    if SIMPLE_INDICES.issuperset(map(type, items)):
         return (slice(None), *items)
     tensors = [i for i in items if isinstance(i, (torch.Tensor, list))]
     if any(type(i) is ModelTensor for i in tensors):

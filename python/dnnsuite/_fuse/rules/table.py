@@ -38,6 +38,7 @@ from .once import settle as settle
 from .once import settle_since as settle_since
 
 FunctionRule = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+QuickRule = Callable[..., Any]  # of the function, the first argument's value, the arguments and, of some, keywords
 
 #: Rules by the function's name, whether it is in torch, torch.nn.functional, or a method; in-place twins included.
 BY_NAME: dict[str, FunctionRule] = {}
@@ -51,7 +52,14 @@ FINDERS: list[Callable[[Any], FunctionRule | None]] = []
 OF_OWN_NUMBERS: list[Callable[[FunctionRule, Any, tuple[Any, ...], dict[str, Any]], Any]] = []
 #: Rules that call the function of this name in `dnnsuite.nn.functional`.
 CALLS_OURS: set[FunctionRule] = set()
-_resolved: dict[Any, FunctionRule] = {}
+#: By rule, what finds the quick rule of a torch function, or None: see `quick.py`.
+QUICK: dict[FunctionRule, Callable[[Any], QuickRule | None]] = {}
+#: Rules whose quick rules take `dim` and `keepdim` as keywords.
+WITH_WORDS: set[FunctionRule] = set()
+_WORDS = frozenset(("dim", "keepdim"))
+#: Rules that never go on with a tensor that waits.
+NEEDING_VALUE: set[FunctionRule] = set()
+_resolved: dict[Any, tuple[FunctionRule, QuickRule | None]] = {}
 #: Code that runs inside an autograd.Function whose backward is known to be right for B models.
 UNDERSTOOD_FUNCTIONS: set[types.CodeType] = set()
 
@@ -73,14 +81,25 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `func(*args, **kwargs)` for all models at once."""
     if state.wary and not torch.is_grad_enabled() and not forward_gradients():
         _refuse_autograd_function()
-    found = _resolved.get(func)
-    if found is None:
-        found = _resolved[func] = _resolve(func)
+    known = _resolved.get(func)
+    if known is None:
+        known = _resolved[func] = _resolve(func)
+    found, quick = known
+    own = False  # the first argument is computed, and is each model's own
+    if state.B and args and type(first := args[0]) is ModelTensor:
+        x = first._value
+        if x is None and found in NEEDING_VALUE and not first.deferred.shared:
+            x = first.value
+        own = x is not None and x.stride(0) != 0
+        if own and quick is not None and (not kwargs or (found in WITH_WORDS and kwargs.keys() <= _WORDS)):
+            result = quick(func, x, args, **kwargs)
+            if result is not None:
+                return result
     if ModelNumber in map(type, args) or (kwargs and ModelNumber in map(type, kwargs.values())):
         return OF_OWN_NUMBERS[0](found, func, args, kwargs)
     if not state.B:
         _refuse_outside(func, args)
-    elif (result := _once(found, func, args, kwargs)) is not NotImplemented:
+    elif not own and (result := _once(found, func, args, kwargs)) is not NotImplemented:
         return result
     if kwargs:
         if not _NUMPY_NAMES.keys().isdisjoint(kwargs) and not isinstance(func, types.FunctionType):
@@ -167,13 +186,15 @@ def plain_name(func: Any) -> str:
     return name.rstrip("_") if name.rstrip("_") in BY_NAME else name
 
 
-def _resolve(func: Any) -> FunctionRule:
+def _resolve(func: Any) -> tuple[FunctionRule, QuickRule | None]:
     if getattr(func, "__name__", None) is None:
-        return map_over_models
+        return map_over_models, None
     found = next(filter(None, (find(func) for find in FINDERS)), None) or BY_NAME.get(plain_name(func))
     if found is None:
-        return map_over_models
-    return _put_back(found) if in_place(func) and found not in WRITING else found
+        return map_over_models, None
+    if in_place(func) and found not in WRITING:
+        return _put_back(found), None
+    return found, QUICK[found](func) if found in QUICK else None
 
 
 def check_own(func: Any, target: Any) -> None:
