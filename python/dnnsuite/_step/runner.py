@@ -315,7 +315,7 @@ class StepRunner(NotCopied):
             self._dispatch.choose(self._settle, captured, parted)
         if self._python.differing:  # all that reads the array finds what the last step has left
             self._follow()
-        self._redeal(1 if ragged else self.width, timed, ragged)
+        self._redeal(1 if ragged else self.width, timed or self._widths.parted, ragged)
         step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
         try:
             if timed:

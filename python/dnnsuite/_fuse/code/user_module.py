@@ -276,6 +276,7 @@ class UserModule(SparseBuffers, OwnTensors):
             NotFusable: if the code changes something outside of this part, and there is an `outer` one: that has to
                 run model by model, for what each model leaves to be each model's.
         """
+        state.turns += 1
         parts = set(map(id, self.modules()))
         acts = any(id(module) not in parts for module, _, _ in state.written[begun[0] :])
         acts = acts or (kept is not None and kept.acts_outside())
