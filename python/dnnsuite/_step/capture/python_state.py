@@ -155,8 +155,8 @@ def python_values(
 def _is_as_in(
     module: torch.nn.Module, name: str, held: list[torch.nn.Module], place: Any, value: Any, without: Any
 ) -> bool:
-    """Return True for a value of a model that runs one by one in place of `module` if the array, which holds the modules
-    `held`, has it at one of the places `without`; `_GONE` stands for any value."""
+    """Return True for a value of a model that runs one by one in place of `module` if the array, which holds the
+    modules `held`, has it at one of the places `without`; `_GONE` stands for any value."""
     (_, *inner), key = place
     part = vars(module).get("_root", module).get_submodule(name.partition("model ")[2].partition(".")[2])
     path = (next(number for number, one in enumerate(held) if one is part), *inner)

@@ -112,10 +112,10 @@ class StepRecorder(TorchDispatchMode):
         models' code has begun anew in another way: what follows runs as without it. Return True if it has ended."""
         recording = self.recording
         in_vain = recording.refusal is not None or state.turns != self._turns or self._parts_at_looks()
-        if in_vain and not self._left and self._may_change is None and self._thread == threading.get_ident():
-            if innermost_dispatch_mode() is self:
-                self._left, recording.partial = True, recording.refusal is None
-                super().__exit__(None, None, None)
+        can_leave = not self._left and self._may_change is None and self._thread == threading.get_ident()
+        if in_vain and can_leave and innermost_dispatch_mode() is self:
+            self._left, recording.partial = True, recording.refusal is None
+            super().__exit__(None, None, None)
         return self._left
 
     def _parts_at_looks(self) -> bool:
