@@ -268,6 +268,8 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return wrap_all(ops.matmul(a.value, b.value))
     if a.dim() == 0 or b.dim() == 0:
         raise RuntimeError("both arguments to matmul need to be at least 1D, but they are 0D")
+    if a.dim() > 2 >= b.dim():  # as torch, one product of all rows: many small ones have a gradient each to be summed
+        return matmul(torch.matmul, (a.flatten(0, -2), b), {}).unflatten(0, a.shape[:-1])
     column, row = a.dim() == 1, b.dim() == 1
     rank = max(a.dim() + column, b.dim() + row, 2)
     left, right = _operand(a, rank, 0), _operand(b, rank, 1)
