@@ -49,3 +49,111 @@ def test_twenty_steps_of_warming_up_end_with_a_reason(options):
     for index, model in enumerate(models):
         torch.testing.assert_close(array[index].state_dict(), model.state_dict())
         assert array[index].step == STEPS
+
+
+class Routed(torch.nn.Module):
+    """Chooses rows by values: the shape of what follows is each model's own."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.layer = torch.nn.Linear(4, 1), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        chosen = torch.nonzero(self.gate(x).squeeze(-1) > 0).squeeze(-1)
+        return self.layer(x).square().mean() + self.layer(x[chosen]).sum() + self.gate(x).square().mean()
+
+
+class Rounds(torch.nn.Module):
+    """Repeats until values say stop, each model after rounds of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        state, rounds = torch.zeros_like(x), 0
+        while rounds < 30:
+            before, rounds = state, rounds + 1
+            state = 0.5 * torch.tanh(self.layer(x) + state)
+            if (state - before).abs().max() < 1e-3:
+                break
+        return state.square().mean()
+
+
+class Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, strength):
+        ctx.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -ctx.strength * gradient, None
+
+
+class Adversarial(torch.nn.Module):
+    """Reverses a gradient by a strength that the user sets before each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.domain, self.strength = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1), 0.0
+
+    def forward(self, x):
+        features = torch.tanh(self.features(x))
+        return features.mean() + self.domain(Reversal.apply(features, self.strength)).square().mean()
+
+
+def compared(make, steps, before=lambda model, step: None):
+    """Train models by a runner and alone; return the modes after each step."""
+    torch.manual_seed(0)
+    models = [make().double() for _ in range(B)]
+    array = dnnsuite.fuse(copy.deepcopy(models))
+    batch = torch.randn(B, 6, 4, dtype=torch.float64)
+    alone = [torch.optim.SGD(model.parameters(), lr=0.02) for model in models]
+    modes = []
+    optimizer = optim.SGD(array.parameters(), lr=0.02)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x), threads=1) as runner:
+        for step in range(steps):
+            before(array, step)
+            losses = runner.step(batch).losses()
+            modes.append(runner.mode)
+            for model, own, x, loss in zip(models, alone, batch, losses, strict=True):
+                before(model, step)
+                own.zero_grad()
+                found = model(x)
+                found.backward()
+                own.step()
+                torch.testing.assert_close(loss, found.detach())
+    for index, model in enumerate(models):
+        torch.testing.assert_close(array[index].state_dict(), model.state_dict())
+    return modes
+
+
+def test_a_shape_by_values_is_given_up_when_its_second_recording_says_the_same():
+    modes = compared(Routed, 6)
+    assert all(mode.startswith("eager: the shape of what aten.nonzero returns") for mode in modes[1:])
+
+
+def test_models_that_go_different_ways_by_values_are_captured_one_by_one():
+    modes = compared(Rounds, 30)
+    assert "captured" in modes
+    assert modes[-1] != "warming up"
+
+
+def test_a_strength_on_a_schedule_is_followed_into_a_backward_pass():
+    def set_strength(model, step):
+        model.strength = 0.3 + 0.01 * step
+
+    modes = compared(Adversarial, 24, set_strength)
+    assert modes[-1] == "captured"
+    assert modes.count("captured") > 15
+
+
+def test_a_strength_that_the_model_itself_changes_is_each_models_own():
+    class Counting(Adversarial):
+        def forward(self, x):
+            self.strength += 0.05
+            return super().forward(x)
+
+    modes = compared(Counting, 24)
+    assert modes[-1] != "warming up"

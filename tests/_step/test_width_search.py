@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("own_answers")
 B = 4
 
 
-@pytest.mark.parametrize(("listed", "expected"), [(None, [4, 4, 2, 2, 2]), (6, [4, 4, 1, 2])])
+@pytest.mark.parametrize(("listed", "expected"), [(None, [4, 4, 2, 2, 2]), (6, [4, 4, 1, 2, 2, 2])])
 def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, expected, monkeypatch):
     """Before the recording of one model serves all, the others take their steps as written together, unless each has
     a batch of its own in the step `listed`."""

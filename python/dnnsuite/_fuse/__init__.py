@@ -5,6 +5,7 @@ from .array import Array
 from .batch import stack, unstack
 from .code.joined_outputs import is_record, names_of_record
 from .code.kept_state import SharedNumbers
+from .code.late_draws import analysed_once
 from .code.lent_parameters import gives_own_memory
 from .code.one_by_one import is_in_a_model_apart, layers_set, models_apart, plain_models_of, reads_own_values
 from .code.own_values import names_of_own, numbers_read
@@ -23,9 +24,9 @@ from .slices import narrow, views
 from .state import StateBytes, state_bytes
 
 __all__ = [
-    "Array", "Cover", "Divergence", "EditsInPlace", "OwnAttributes", "SharedNumbers", "StateBytes", "arrays_in",
-    "asks_for_numbers", "attributes_alone", "chosen_loop", "coverage", "differ_by_numbers", "edition_of", "fuse",
-    "gives_own_memory", "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "in_step",
+    "Array", "Cover", "Divergence", "EditsInPlace", "OwnAttributes", "SharedNumbers", "StateBytes", "analysed_once",
+    "arrays_in", "asks_for_numbers", "attributes_alone", "chosen_loop", "coverage", "differ_by_numbers", "edition_of",
+    "fuse", "gives_own_memory", "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "in_step",
     "is_in_a_model_apart", "is_record", "joined", "layers_set", "loops", "models_apart", "names_of_own",
     "names_of_record", "narrow", "notes", "numbers_read", "plain_models_of", "reads_own_values", "run_in_a_loop",
     "runs_of", "stack", "stands_in", "state_bytes", "take_from_models", "take_hooks", "take_notes", "take_settings",

@@ -13,7 +13,7 @@ import torch
 from .. import _memory as memory
 from .. import _under_way as under_way
 from .._C import Guards
-from .._fuse import asks_for_numbers, chosen_loop, take_from_models
+from .._fuse import analysed_once, asks_for_numbers, chosen_loop, take_from_models
 from .._fuse import width as array_width
 from .._thawed import put_off
 from .._torch import mark_stepped, tree_leaves
@@ -53,6 +53,7 @@ Scaler = GradScaler | torch.amp.GradScaler
 _RESTLESS = 12  # steps in a row that divide the array anew
 _MOST_IN_DOUBT = 20  # steps in a row that warm up: no recording would serve the next ones
 _LARGE = 2**17  # elements of a batch and of all parameters, from which on an eager step takes all threads
+_SMALL_BYTES = 2**26  # of all parameters
 _FEW_BYTES = 2**26  # that are kept: to page them in again costs a small model's step
 
 
@@ -200,7 +201,8 @@ class StepRunner(NotCopied):
         eager = widths.whole_if_eager and (not self._can_capture or bool(self._stale))
         self._apart = not self._on_cpu or has_part(array, self._reached)  # from what the shards compute with
         itself = eager or self._may_take(width, B)
-        deal = self._dealt_out(array, optimizers, width, itself=itself)
+        first = before is None and self._can_capture and widths.searching and width < B and _is_small(array)
+        deal = self._dealt_out(array, optimizers, width, B if first else 0, itself)
         self._dispatch.close()
         self._array, self._optimizers, self.B, self._widths, self._eager = array, optimizers, B, widths, ""
         self._modes, self._parameters = guards.modes_of(array), list(array.parameters())
@@ -289,7 +291,7 @@ class StepRunner(NotCopied):
         flat = guards.flatten(batch)
         if known and self._steady and flat[1] == self._layout is not None and self._audits.passes():
             return self._replayed(batch, flat)
-        with interrupted_at_the_end(), self._collector():
+        with interrupted_at_the_end(), self._collector(), analysed_once():
             return self._stepped(batch, flat, known)
 
     def _collector(self) -> contextlib.AbstractContextManager[None]:
@@ -315,7 +317,7 @@ class StepRunner(NotCopied):
             self._dispatch.choose(self._settle, captured, parted)
         if self._python.differing:  # all that reads the array finds what the last step has left
             self._follow()
-        self._redeal(1 if ragged else self.width, timed, ragged)
+        self._redeal(1 if ragged else self.width, timed or self._widths.parted, ragged)
         step = self._step_of(batch, layout, None if self._later or not self._of_tensors else flat)
         try:
             if timed:
@@ -386,8 +388,9 @@ class StepRunner(NotCopied):
         return ragged, None if ragged else layout
 
     def _redeal(self, width: int, searches: bool, ragged: bool) -> None:
-        """Divide the models into shards of `width` if they are not. A search from wide to narrow shards records the
-        first ahead, with the rest in a wide one: as written a step of few models takes as long as one of many."""
+        """Divide the models into shards of `width` if they are not. A search of a width records the first shard ahead,
+        with the rest in a wide one: as written a step of few models takes as long as one of many. Large models, whose
+        activations would be the peak of memory, are not put together for that."""
         before = self._dealt_width
         itself = not ragged and (self._on_array or self._may_take(width, self.B))
         anew = width != before or itself != self._deal.itself
@@ -398,7 +401,8 @@ class StepRunner(NotCopied):
             self.synchronize()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
                 take_from_models(self._array)
-            rest = before if anew and searches and self._can_capture and width < before else 0
+            rest = self.B if width < self.B and _is_small(self._array) else before if width < before else 0
+            rest = rest if anew and searches and self._can_capture else 0
             deal = self._dealt_out(self._array, self._optimizers, width, rest, itself, not self._eager)
             self._python.deal(deal.shards, deal.captures)
             self._run(deal, width)
@@ -635,3 +639,7 @@ class StepRunner(NotCopied):
             return
         with contextlib.suppress(Exception):  # the error on its way out came first
             self.close()
+
+
+def _is_small(array: torch.nn.Module) -> bool:
+    return sum(p.numel() * p.element_size() for p in array.parameters()) <= _SMALL_BYTES

@@ -66,10 +66,10 @@ class Shard:
         than before, or has come to share memory with another parameter or buffer."""
         for parameter, view in self._pairs:
             (before, name), now = self._places[view], self.narrow(parameter.data)
-            if now.data_ptr() == before.data_ptr():
-                continue
             if _layout(now) != _layout(before):
                 return False
+            if now.data_ptr() == before.data_ptr():
+                continue
             if view is not parameter:
                 view.data = now
             self._places[view] = view.data, name

@@ -109,6 +109,11 @@ NAMES: dict[str, Name] = {
         "puts the mode aside that looks for random numbers in a model's code, while a layer of an array runs",
         "models that draw random numbers run more slowly",
     ),
+    "dispatch mode on top": Name(
+        ("torch.utils._python_dispatch._get_current_dispatch_mode",),
+        "ends a recording that nobody will replay in the middle of its step",
+        "first steps take longer if they cannot be captured",
+    ),
     "recorder": Name(
         ("torch.utils._python_dispatch.TorchDispatchMode",),
         "sees the operators of a step below autograd, to record them",

@@ -13,13 +13,17 @@ from .lookup import get, note_lost, one
 
 __all__ = [
     "StorageWeakRef", "TorchDispatchMode", "assert_true", "dispatch_modes", "foreach_copy_", "foreach_mul_",
-    "foreach_norm", "hidden_from_function_modes", "hidden_from_modes", "innermost_function_mode", "mark_parameter",
+    "foreach_norm", "hidden_from_function_modes", "hidden_from_modes", "innermost_dispatch_mode",
+    "innermost_function_mode", "mark_parameter",
     "sample_dirichlet", "standard_gamma", "standard_gamma_grad", "to_copy", "unsafe_view", "weight_norm",
     "wrapper_subclass",
 ]  # fmt: skip
 
 dispatch_modes: Callable[[], int] = one("dispatch modes", lambda: 1)
 """The number of `TorchDispatchMode`s that look at the operators of this thread; 1 where that cannot be known."""
+
+innermost_dispatch_mode: Callable[[], Any] = one("dispatch mode on top", lambda: None)
+"""The `TorchDispatchMode` that sees an operator first; None if there is none, or it cannot be known."""
 
 hidden_from_modes: Any = one("hidden from modes", contextlib.nullcontext)
 """Context manager: no `TorchDispatchMode` sees what runs inside."""

@@ -13,7 +13,7 @@ import torch
 from .. import ops
 from .._torch import dispatch_modes, hidden_from_modes
 from ..errors import InvalidArgument
-from ..ops.memory_order import memory_order
+from ..ops.memory_order import memory_order, way_back
 from ..ops.optimizer import UpdateRule
 from ._group import FLAGS, Group
 
@@ -28,6 +28,7 @@ class StepPlan:
     def __init__(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> None:
         self.rule, self.params, self.state = rule, list(params), state
         rows = [state[p] for p in self.params]
+        _put_in_order(self.params, rows, ops.RULES[rule].states)
         self.changes = getattr(state, "changes", 0)
         self.takes = ops.RULES[rule]
         names = (*self.takes.states, *self.takes.scalars)
@@ -63,8 +64,9 @@ class StepPlan:
             self.pointers = pointers
         return True
 
-    def _pointers(self) -> list[int]:
-        return [t.data_ptr() for tensors in (self.params, *(slot[2] for slot in self.slots)) for t in tensors]
+    def _pointers(self) -> list[Any]:
+        orders = [p.is_contiguous() or p.stride() for p in self.params if p.dim() > 2]
+        return [t.data_ptr() for tensors in (self.params, *(slot[2] for slot in self.slots)) for t in tensors] + orders
 
     def prepare(self) -> None:
         """Make what the first step would make."""
@@ -100,6 +102,9 @@ class _Batch:
         self.places = places
         self.complex = params[0].is_complex()
         params = self._real(params)
+        self.gaps = [(p, p.contiguous()) for p in params if _has_gaps(p)]  # computed with where they lie without
+        dense = {id(p): copy for p, copy in self.gaps}
+        params = [dense.get(id(p), p) for p in params]
         self.orders = [_memory_order(p) for p in params]
         self.permuted = any(order is not None for order in self.orders)
         self.params = self._arranged(params)
@@ -127,7 +132,9 @@ class _Batch:
     @property
     def moves(self) -> bool:
         """True if it holds no views of its tensors, nor would need any where they lie now."""
-        return not (self.permuted or self.complex) and all(_memory_order(p) is None for p in self.params)
+        if self.permuted or self.complex or self.gaps:
+            return False
+        return not any(_memory_order(p) is not None or _has_gaps(p) for p in self.params)
 
     def prepare(self, rule: str) -> torch.Tensor | None:
         """Make the operator's plan; 16-bit tensors need none. It is hidden from a recorder, because it is made once and
@@ -155,10 +162,25 @@ class _Batch:
         active: torch.Tensor | None,
         flags: tuple[bool, bool, bool],
     ) -> None:
+        for parameter, copy in self.gaps:
+            copy.copy_(parameter.detach())
         if self.complex:
             grads = self._real(grads)
         if self.permuted:
             grads = self._arranged(grads)
+        self._update(rule, grads, vectors, factor, active, flags)
+        for parameter, copy in self.gaps:
+            parameter.detach().copy_(copy)
+
+    def _update(
+        self,
+        rule: str,
+        grads: Sequence[torch.Tensor],
+        vectors: list[torch.Tensor],
+        factor: torch.Tensor | None,
+        active: torch.Tensor | None,
+        flags: tuple[bool, bool, bool],
+    ) -> None:
         if self.halves:
             ops.optimizer_(rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags)
             return
@@ -218,6 +240,21 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
     for index, p in enumerate(params):
         places.setdefault((p.device, p.dtype), []).append(index)
     return list(places.values())
+
+
+def _has_gaps(t: torch.Tensor) -> bool:
+    """Return True if no order of dimensions makes each model's part contiguous."""
+    one = ops.as_real(t.detach())[:1]
+    return not one.permute(memory_order(one)).is_contiguous()
+
+
+def _put_in_order(params: Sequence[torch.Tensor], rows: Sequence[Any], names: Sequence[str]) -> None:
+    """Lay states out as their parameters lie, which `.data = ...` may have put in another order."""
+    for parameter, row in zip(params, rows, strict=True):
+        order = memory_order(parameter) if parameter.dim() > 2 and not _has_gaps(parameter) else None
+        for name in names if order is not None else ():
+            if row[name].dim() == parameter.dim() and not row[name][:1].permute(order).is_contiguous():
+                row[name] = row[name].permute(order).contiguous().permute(way_back(order))
 
 
 def _memory_order(t: torch.Tensor) -> list[int] | None:

@@ -327,29 +327,13 @@ class KeptOutside:
 
     def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
-        spaces: dict[int, tuple[Any, set[str]]] = {}  # dictionaries and classes, with the names that are kept
-        cells: dict[int, Kept] = {}
-        values: list[Any] = []
-        kinds = {base for module in root.modules() for base in type(module).__mro__}
-        functions = code + [(one, names_in(one)) for one in _functions_in(arguments)]
-        for function, names in functions:
-            space = function.__globals__
-            chosen = spaces.setdefault(id(space), (space, set()))[1]
-            for name in (names & space.keys()) - chosen:
-                value = space[name]
-                if isinstance(value, type):
-                    kinds.add(value)
-                elif not isinstance(value, _NO_VALUES):
-                    chosen.add(name)
-            for cell in function.__closure__ or ():
-                if id(cell) not in cells:
-                    cells[id(cell)] = keep_cell(cell)
-            values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        all_names = set[str]().union(*(names for _, names in functions))
-        spaces |= {id(kind): (kind, _kept_of_class(kind, all_names)) for kind in kinds if is_followed(kind.__module__)}
-        kept = [keep_bindings(space, names) for space, names in spaces.values() if names]
-        kept += cells.values()
-        values += [value for one in kept for value in one.parts]
+        given = list(_functions_in(arguments))
+        if given:  # the arguments are no part of what the code is
+            code = Code([*code, *((one, names_in(one)) for one in given)])
+        if code.outside is None:
+            code.outside = _Outside(code)
+        kept = code.outside.kept({base for module in root.modules() for base in type(module).__mro__})
+        values = [*code.outside.defaults, *(value for one in kept for value in one.parts)]
         values += _held_by_methods(arguments)
         modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
         kept += [keep_names(vars(one), _is_a_users) for one in modules]
@@ -374,6 +358,37 @@ class KeptOutside:
         """Restore everything."""
         with hidden_from_modes():
             self._objects.restore()
+
+
+class _Outside:
+    """What `code` can change outside of modules: names in dictionaries, cells, defaults of arguments, classes."""
+
+    def __init__(self, code: Code) -> None:
+        self._spaces: dict[int, tuple[Any, set[str]]] = {}  # dictionaries, with the names that are kept
+        self._cells: dict[int, types.CellType] = {}
+        self._kinds = set[type]()
+        self._of_kinds: dict[type, set[str]] = {}
+        self.defaults: list[Any] = []
+        for function, names in code:
+            space = function.__globals__
+            chosen = self._spaces.setdefault(id(space), (space, set()))[1]
+            for name in (names & space.keys()) - chosen:
+                value = space[name]
+                if isinstance(value, type):
+                    self._kinds.add(value)
+                elif not isinstance(value, _NO_VALUES):
+                    chosen.add(name)
+            self._cells.update((id(cell), cell) for cell in function.__closure__ or ())
+            self.defaults += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        self._names = set[str]().union(*(names for _, names in code))
+
+    def kept(self, kinds: set[type]) -> list[Kept]:
+        """Keep what is there now, and values of the classes `kinds`."""
+        for kind in (kinds | self._kinds) - self._of_kinds.keys():
+            self._of_kinds[kind] = _kept_of_class(kind, self._names) if is_followed(kind.__module__) else set()
+        spaces = [*self._spaces.values(), *((kind, self._of_kinds[kind]) for kind in kinds | self._kinds)]
+        bindings = [keep_bindings(space, names) for space, names in spaces if names]
+        return bindings + list(map(keep_cell, self._cells.values()))
 
 
 def _kept_of_class(kind: type, names: set[str]) -> set[str]:

@@ -9,7 +9,8 @@ import random
 import sys
 import types
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from ..._code import branches, codes_of, content_of, functions_in, names_of, stored_attributes, texts_of
 from ..._state import attribute_of
 from ...nn.array_module import ArrayModule
+from ...nn.model_tensor import state
 
 #: Functions and methods that draw for a tensor that all models share, if nobody looks out for them.
 _DRAWING = frozenset((
@@ -52,10 +54,30 @@ def is_followed(module: str) -> bool:
     return module.partition(".")[0] not in _NOT_FOLLOWED
 
 
-#: Functions that a call can reach, each with the names in its code; see `reachable`.
-Code = list[tuple[types.FunctionType, frozenset[str]]]
+class Code(list[tuple[types.FunctionType, frozenset[str]]]):
+    """Functions that a call can reach, each with the names in its code; see `reachable`.
+
+    Attributes:
+        outside: what `KeptOutside` has found of it.
+    """
+
+    outside: Any = None
 
 
+def _once(find: Callable[[Code], Any]) -> Callable[[Code], Any]:
+    """Decorator: what is found of code is remembered in it."""
+
+    @functools.wraps(find)
+    def found(code: Code) -> Any:
+        known = vars(code)
+        if find.__name__ not in known:
+            known[find.__name__] = find(code)
+        return known[find.__name__]
+
+    return found
+
+
+@_once
 def names_that_draw(code: Code) -> Set[str]:
     """Find names that draw in the first function with any."""
     for function, names in code:
@@ -65,11 +87,13 @@ def names_that_draw(code: Code) -> Set[str]:
     return set()
 
 
+@_once
 def names_other_generators(code: Code) -> bool:
     """Return True if code names generators of Python or NumPy."""
     return any(_is_random(function.__globals__.get(name), names) for function, names in code for name in names)
 
 
+@_once
 def may_write_parameters(code: Code) -> bool:
     """Return True if code names `.data`, or turns gradients off and writes into anything."""
     off = writes = False
@@ -81,11 +105,13 @@ def may_write_parameters(code: Code) -> bool:
     return False
 
 
+@_once
 def handles_gradients(code: Code) -> bool:
     """Return True if code names flags or gradients of tensors."""
     return any(names & _GRADIENTS for _, names in code)
 
 
+@_once
 def may_look_later(code: Code) -> bool:
     """Return True if code may look at values in a branch, so that a later call does though the first did not."""
     return any(names & _LOOKING and branches(function.__code__) for function, names in code)
@@ -110,11 +136,35 @@ def reachable(root: torch.nn.Module, method: str = "") -> Code:
     to what closures hold; not into torch, NumPy and Python's own library.
     """
     modules = list(root.modules())
-    methods = _methods([module for module in modules if not isinstance(module, ArrayModule)])
-    waiting = [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
+    owners, held = _owners([module for module in modules if not isinstance(module, ArrayModule)])
+    waiting = []
     for module in modules:
         for hooks in (module._forward_hooks, module._forward_pre_hooks):
             waiting += [code for hook in hooks.values() for code in _functions(hook)]
+    known = {} if state.reached is None else state.reached
+    key = method, frozenset(owners), tuple(held), tuple(waiting)
+    if key not in known:
+        methods = _methods(owners, held)
+        waiting += [found for name in (method, "forward", "__call__") for found in methods.get(name, ())]
+        known[key] = _reached(waiting, methods)
+    found: Code = known[key]
+    return found
+
+
+@contextmanager
+def analysed_once() -> Iterator[None]:
+    """Context manager: calls in it analyse code once, which blocks of a model and shards of an array have alike. Code
+    that a user changes meanwhile, by hand or by an import, counts in later ones."""
+    before = state.reached
+    state.reached = {} if before is None else before
+    try:
+        yield
+    finally:
+        state.reached = before
+
+
+def _reached(waiting: list[types.FunctionType], methods: dict[str, list[types.FunctionType]]) -> Code:
+    """Follow names from the functions `waiting`."""
     seen = dict[types.CodeType, types.FunctionType]()
     while waiting:
         function = waiting.pop()
@@ -124,7 +174,7 @@ def reachable(root: torch.nn.Module, method: str = "") -> Code:
             waiting += [found for name in names & methods.keys() for found in methods[name]]
             waiting += _of_globals(function.__globals__, names)
             waiting += [found for cell in function.__closure__ or () for found in _functions(content_of(cell))]
-    return [(function, names_in(function)) for function in seen.values()]
+    return Code((function, names_in(function)) for function in seen.values())
 
 
 def _of_globals(space: dict[str, Any], names: frozenset[str]) -> Iterator[types.FunctionType]:
@@ -146,19 +196,26 @@ def _is_random(value: Any, names: frozenset[str]) -> bool:
     return isinstance(attribute_of(value, "__self__"), (random.Random, np.random.RandomState))
 
 
-def _methods(modules: list[torch.nn.Module]) -> dict[str, list[types.FunctionType]]:
-    """Collect the functions of the models' own classes, and of the objects that they hold, by name."""
-    found: dict[str, list[types.FunctionType]] = {}
-    owners = {type(module) for module in modules}
+def _owners(modules: list[torch.nn.Module]) -> tuple[set[type], list[tuple[str, types.FunctionType]]]:
+    """Collect the models' own classes and those of the objects that they hold, and the functions held, by name."""
+    held: list[tuple[str, types.FunctionType]] = []
+    owners: set[type] = {type(module) for module in modules}
     for module in modules:
         for name, value in vars(module).items():
             if type(value) in _NO_CODE:  # most are
                 continue
             for function in _functions(value):
-                found.setdefault(name, []).append(function)
-                found.setdefault("forward", []).append(function)  # it may be called by another name
+                held += [(name, function), ("forward", function)]  # it may be called by another name
             if not isinstance(value, (type, torch.Tensor, torch.nn.Module)):
                 owners.add(type(value))
+    return owners, held
+
+
+def _methods(owners: Iterable[type], held: list[tuple[str, types.FunctionType]]) -> dict[str, list[types.FunctionType]]:
+    """Collect functions that are held, and those of classes, by name."""
+    found: dict[str, list[types.FunctionType]] = {}
+    for name, function in held:
+        found.setdefault(name, []).append(function)
     for owner in owners:
         for base in owner.__mro__:
             if is_followed(base.__module__):

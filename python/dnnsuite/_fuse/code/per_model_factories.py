@@ -25,7 +25,7 @@ from ..rules.once import draws_numbers
 from ..rules.random import next_stream
 from ..rules.table import interpret
 from .kept_state import torch_generators
-from .late_draws import names_other_generators, names_that_draw, reachable
+from .late_draws import analysed_once, names_other_generators, names_that_draw, reachable
 
 _MEMORY = frozenset(
     [
@@ -134,8 +134,14 @@ def watched(owner: Any, call: Callable[[], Any], method: str = "") -> Any:
         InvalidArgument: such code has drawn, and all models got the same numbers.
     """
     seen: dict[Any, bool] = owner.__dict__.setdefault("_fused_draws", {})
-    if method not in seen:
+    if method in seen:
+        return _watched(owner, call, method, seen)
+    with analysed_once():
         seen[method] = _look_out(owner.__dict__.get("_root", owner), method)
+        return _watched(owner, call, method, seen)
+
+
+def _watched(owner: Any, call: Callable[[], Any], method: str, seen: dict[Any, bool]) -> Any:
     key = (method, owner.training, torch.is_grad_enabled())
     before = torch_generators()
     alone, state.drew_alone = state.drew_alone, False

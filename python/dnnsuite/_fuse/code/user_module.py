@@ -27,7 +27,7 @@ from .call_user_code import enter
 from .checkpoints import start_anew
 from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
-from .late_draws import may_look_later, may_write_parameters, reachable
+from .late_draws import Code, may_look_later, may_write_parameters, reachable
 from .method_name import method_named
 from .model_number import ModelNumber
 from .one_by_one import ModelParts
@@ -255,7 +255,7 @@ class UserModule(SparseBuffers, OwnTensors):
         if known and not (self._fused_unsure or self._fused_acts_outside):
             return None
         first = method not in self._fused_writing
-        code = reachable(self, method) if first or self._fused_acts_outside else []  # type: ignore[arg-type]
+        code = reachable(self, method) if first or self._fused_acts_outside else Code()  # type: ignore[arg-type]
         if first:
             self._fused_writing[method] = may_write_parameters(code)
             if may_look_later(code):
@@ -283,6 +283,7 @@ class UserModule(SparseBuffers, OwnTensors):
             NotFusable: if the code changes something outside of this part, and there is an `outer` one: that has to
                 run model by model, for what each model leaves to be each model's.
         """
+        state.turns += 1
         parts = set(map(id, self.modules()))
         acts = any(id(module) not in parts for module, _, _ in state.written[begun[0] :])
         acts = acts or (kept is not None and kept.acts_outside())

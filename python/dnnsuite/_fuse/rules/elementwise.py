@@ -274,6 +274,8 @@ def matmul(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return wrap_all(ops.matmul(a.value, b.value))
     if a.dim() == 0 or b.dim() == 0:
         raise RuntimeError("both arguments to matmul need to be at least 1D, but they are 0D")
+    if a.dim() > 2 >= b.dim():  # as torch, one product of all rows: many small ones have a gradient each to be summed
+        return matmul(torch.matmul, (a.flatten(0, -2), b), {}).unflatten(0, a.shape[:-1])
     column, row = a.dim() == 1, b.dim() == 1
     rank = max(a.dim() + column, b.dim() + row, 2)
     left, right = _operand(a, rank, 0), _operand(b, rank, 1)
@@ -303,15 +305,22 @@ def _operand(tensor: Any, rank: int, vector_place: int) -> torch.Tensor:
     return value.reshape(value.size(0), *(1,) * (rank + 1 - value.dim()), *value.shape[1:])
 
 
-@rule("addmm baddbmm")
+@rule("addmm baddbmm addbmm addmv addr")
 def addmm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     base, a, b = args[:3]
     beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
     if func.__name__ == "addmm" and base.shape == b.shape[1:] and alpha == beta == 1:
         offsets = base.value if type(base) is ModelTensor else base.unsqueeze(0)
         return wrap_all(product(_operand(a, 2, 0), _operand(b, 2, 1), offsets))
-    result = matmul(torch.matmul, (a, b), {})
-    return (result if alpha == 1 else result * alpha) + (base if beta == 1 else base * beta)
+    if func.__name__ == "addr":
+        result = a.unsqueeze(1) * b.unsqueeze(0)
+    else:
+        result = matmul(torch.matmul, (a, b), {})
+        result = result.sum(0) if func.__name__ == "addbmm" else result
+    result = result if alpha == 1 else result * alpha
+    if beta == 0:  # torch does not read what it multiplies by zero, and gives it a gradient of zeros
+        return torch.where(torch.ones_like(result, dtype=torch.bool), result, base) if base.requires_grad else result
+    return result + (base if beta == 1 else base * beta)
 
 
 @rule("einsum")

@@ -149,10 +149,12 @@ def modes_of(array: torch.nn.Module) -> Guards:
 
 
 def guard_addresses(guards: Guards, tensors: Iterable[torch.Tensor]) -> Guards:
-    """Guard the memory of tensors, which `.data = ...` changes."""
+    """Guard the memory of tensors, which `.data = ...` changes, and their order in it."""
     for tensor in tensors:
         if tensor.layout == torch.strided:
             guards.result(tensor.data_ptr)
+            if tensor.dim() > 2:  # of fewer dimensions there is one order
+                guards.result(tensor.is_contiguous if tensor.is_contiguous() else tensor.stride)
     return guards
 
 

@@ -15,6 +15,7 @@ import random
 import types
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,13 +68,14 @@ class HiddenReads(TorchFunctionMode):
         self._recorder, self._recording = recorder, recorder.recording
         self._trace = trace or Trace(recorder.recording)
         self._random = random.Random(0)
+        recorder.hand = self._handed_to  # in a backward pass torch has put this mode aside
 
     def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        left = self._recorder.leave_if_in_vain()
         if self._trace.any and _holds_a_stand_in((args, kwargs)):
-            hand = self._handed_over if getattr(func, "__name__", "") in _SAME_FOR_ALL else _read_as_it_is
-            args, kwargs = tree_map(hand, (args, kwargs))
-        if func in _READS:
+            args, kwargs = tree_map(partial(self._handed_to, getattr(func, "__name__", "")), (args, kwargs))
+        if func in _READS and not left:
             place = called_by_user()
             if place is not None and not kwargs and len(args) == 1:
                 return self._read(func, args[0], place)
@@ -96,6 +98,10 @@ class HiddenReads(TorchFunctionMode):
             if self._trace.held() and gc.get_freeze_count():  # what is frozen may be most of a process
                 with thawed():
                     _put_values(self._trace.held())
+
+    def _handed_to(self, name: str, value: Any) -> Any:
+        """Return a number in the place of a stand-in among the arguments of a function."""
+        return self._handed_over(value) if name in _SAME_FOR_ALL else _read_as_it_is(value)
 
     def _handed_over(self, value: Any) -> Any:
         """Return a number in the place of a stand-in that tells the recorder of it."""

@@ -76,6 +76,14 @@ def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[
     return _conjunction(recording, calls, results), frozenset(found)
 
 
+def looks_on_the_way(recording: StepRecording) -> bool:
+    """Return True if the last value that Python has read can only be compared during the step."""
+    last = recording.looks[-1]
+    outer = {recording.storage[slot] for slot in (*recording.external, *recording.inputs)}
+    dirty = set().union(*(recording.written_by(call) for call in recording.calls[:last])) & outer
+    return last in recording.in_loops or _leading_to(recording, last, outer, dirty) is None
+
+
 def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: set[int]) -> set[int] | None:
     """Find the operators that an assertion depends on; None if they write into tensors that outlive the step, or take
     too long.

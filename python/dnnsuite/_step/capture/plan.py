@@ -184,6 +184,8 @@ class StepRecording:
     losses: int = -1
     left: dict[tuple[int, str], int] = field(default_factory=dict)  # slots of what it leaves in modules, by place
     refusal: str | None = None  # why this step cannot be replayed
+    partial: bool = False  # it ended where a part of the models' code began anew in another way
+    parted: bool = False  # or where models of one shard are found to go different ways
 
     def refuse(self, why: str) -> None:
         self.refusal = self.refusal or why

@@ -123,31 +123,44 @@ def _state_in(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, Any, An
                 yield path, key, value
 
 
-def python_values(array: torch.nn.Module, without: Collection[tuple[Path, Any]] = ()) -> dict[str, Any]:
+def python_values(
+    array: torch.nn.Module, without: Collection[tuple[Path, Any]] = (), after: bool = False
+) -> dict[str, Any]:
     """Collect the plain Python values in the modules of an array, and in containers and objects of theirs, by name.
 
     Models that run one by one have modules, and values, of their own.
 
     Args:
-        without: (path, key) of values that are left out.
+        without: (path, key) of values that are left out, also in models that run one by one.
+        after: a step has run, so that those models have the array's values, unless they have set others.
     """
-    named = _named_modules(array)
+    own = list(modules_of(array))
+    apart = [(f"{name}.{path}", part, module) for name, module in own for path, part in models_apart(module)]
+    named = own + [(name, part) for name, part, _ in apart]
+    held = [module for _, module in own]
     found: dict[str, Any] = {}
     for path, key, value in _state_in(_held_in([module for _, module in named])):
         plain = type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
         if (not plain and not is_leaf(value)) or (without and (path, key) in without):
             continue
+        if without and path[0] >= len(own):
+            name, _, module = apart[path[0] - len(own)]
+            if _is_as_in(module, name, held, (path, key), value if after else _GONE, without):
+                continue
         where = ".".join([named[path[0]][0], *map(str, path[1:]), str(key)]).lstrip(".")
         found[where] = value if plain else Walk(value).snapshot
     return found
 
 
-def _named_modules(array: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """List the modules of an array, and those of models that run one by one, with their names."""
-    named = list(modules_of(array))
-    for name, module in named[:]:
-        named += [(f"{name}.{path}", part) for path, part in models_apart(module)]
-    return named
+def _is_as_in(
+    module: torch.nn.Module, name: str, held: list[torch.nn.Module], place: Any, value: Any, without: Any
+) -> bool:
+    """Return True for a value of a model that runs one by one in place of `module` if the array, which holds the
+    modules `held`, has it at one of the places `without`; `_GONE` stands for any value."""
+    (_, *inner), key = place
+    part = vars(module).get("_root", module).get_submodule(name.partition("model ")[2].partition(".")[2])
+    path = (next(number for number, one in enumerate(held) if one is part), *inner)
+    return (path, key) in without and (value is _GONE or _same(_at(held, path)[key], value))
 
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:

@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from ..._fuse import gives_own_memory
-from ..._torch import StorageWeakRef, TorchDispatchMode, assert_true, hidden_from_function_modes, to_copy
-from ...nn.model_tensor import ModelTensor
+from ..._torch import (
+    StorageWeakRef,
+    TorchDispatchMode,
+    assert_true,
+    hidden_from_function_modes,
+    innermost_dispatch_mode,
+    to_copy,
+)
+from ...nn.model_tensor import ModelTensor, state
+from .looks import looks_on_the_way
 from .operators import Operator, known_operator, operator_of
 from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
 from .stand_ins import FollowedNumber
@@ -50,6 +59,7 @@ class StepRecorder(TorchDispatchMode):
         handed: numbers that stand for others in this step, each with what is known of it; among the arguments of
             operators they become inputs of the recording.
         fed: list of what is known of each of these inputs, and of its type.
+        parts: models that run one by one differ in what Python reads: the recording ends where it reads on the way.
     """
 
     def __init__(
@@ -69,6 +79,7 @@ class StepRecorder(TorchDispatchMode):
         self.recording = StepRecording()
         self.handed: dict[float, Any] = {}
         self.fed: list[tuple[Any, type]] = []
+        self.hand: Callable[[str, Any], Any] | None = None  # numbers in the place of stand-ins, for a function's name
         self._slots_of_numbers: dict[tuple[float, type], int] = {}
         self._slots: dict[Key, int] = {}
         self._count = 0
@@ -79,6 +90,8 @@ class StepRecorder(TorchDispatchMode):
         self._hosted: set[int] = set()  # storages of the host's that the step makes of numbers
         self.taken: torch.Tensor | None = None
         self._follows_floats = False
+        self.parts, self._looked = False, 0
+        self._turns, self._left, self._thread = state.turns, False, threading.get_ident()
         self._origins: dict[int, set[int]] = {}  # of what follows from external and fixed tensors alone: which
         for tensor in inputs:
             slot = self._add(tensor, _key(tensor))
@@ -95,6 +108,30 @@ class StepRecorder(TorchDispatchMode):
         self.recording.storage[slot] = address
         self._count += 1
         return slot
+
+    def leave_if_in_vain(self) -> bool:
+        """End the recording in the middle of the step if nobody will replay it, because it is refused or a part of the
+        models' code has begun anew in another way: what follows runs as without it. Return True if it has ended."""
+        recording = self.recording
+        in_vain = recording.refusal is not None or state.turns != self._turns or self._parts_at_looks()
+        can_leave = not self._left and self._may_change is None and self._thread == threading.get_ident()
+        if in_vain and can_leave and innermost_dispatch_mode() is self:
+            self._left, recording.partial = True, recording.refusal is None
+            super().__exit__(None, None, None)
+        return self._left
+
+    def _parts_at_looks(self) -> bool:
+        """Return True if Python has read a value on the way, and models that do so are to get shards of their own."""
+        recording = self.recording
+        if self.parts and len(recording.looks) > self._looked:
+            self._looked = len(recording.looks)
+            recording.parted = looks_on_the_way(recording)
+        return recording.parted
+
+    def __exit__(self, *error: Any) -> None:
+        """End the recording, unless that is done."""
+        if not self._left:
+            super().__exit__(*error)
 
     def _refuse(self, why: str) -> None:
         if self.recording.refusal is None:
@@ -150,6 +187,8 @@ class StepRecorder(TorchDispatchMode):
                 return func(*args, **(kwargs or {}))
             if self.recording.refusal is not None and self._may_change is None:
                 return func(*args, **(kwargs or {}))  # nobody replays it: no more is written down
+            if self.hand is not None and any(type(one) is FollowedNumber for one in args):
+                args = tuple(map(self.hand, [func._overloadpacket.__name__] * len(args), args))
             return self._recorded(func, args, kwargs or {})
 
     def _recorded(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -82,7 +82,7 @@ class CapturedStep:
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
-        self._start = 0 if subject is None else subject.start
+        self._start, self._subject_length = (0, 1) if subject is None else (subject.start, subject.length)
         self.audits = False  # the next step, if it is a replay, is run both ways
         self.audit: Audit | None = None  # of the last step
         self.reset()
@@ -98,6 +98,7 @@ class CapturedStep:
         self.replayed = False
         self._changes, self._changed_by = 0, ""  # why the last recording did not serve
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
+        self._refused: dict[Any, str] = {}  # by layout, why its first recording was; the same again is final
         self._exchange.forget_facts()
         self._turned, self._settings = self._turns(), _settings(self._array)
 
@@ -370,9 +371,11 @@ class CapturedStep:
         way = Way(attempt.facts, values=self._watch.python_values(), first=not attempt.warm)
         ways, numbers, numbered = guards.ways(self._array), python_numbers(self._array), bool(self._numbers.places)
         given = self._watch.fixed(given)
-        losses, recording = self._watch.record(given)
+        parts = self._subject_length > 1 and differ_by_numbers(self._array)
+        losses, recording = self._watch.record(given, parts)
+        self.parted = self.parted or recording.parted
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
-        if recording.refusal is None and not numbered:
+        if recording.refusal is None and not (numbered or recording.partial):
             try:
                 self._prepare(way, recording, given)
                 way.stage = "replay" if self._follows(way) else "compare"
@@ -382,12 +385,16 @@ class CapturedStep:
             self._wants_alone = True
             return losses
         way.ways = guards.ways(self._array)
-        again = way.first and len(self._warm) < _FIRST_LAYOUTS and recording.refusal is not None
-        again = again or way.ways != ways
-        again = again and (recording.refusal is None or recording.refusal != attempt.refusal)
-        if again:  # once more, when all is there
-            attempt.refusal, recording.refusal = recording.refusal, None
-            self._changed_by = attempt.refusal or self._changed_by
+        again = way.ways != ways or recording.partial
+        if recording.refusal is not None:
+            before = self._refused.get(self._layout)
+            first = way.first and before is None and len(self._warm) < _FIRST_LAYOUTS
+            again = (again or first) and recording.refusal != before
+        if again and recording.refusal is not None:  # once more, when all is there
+            self._refused[self._layout] = self._changed_by = recording.refusal
+            recording.refusal = None
+        elif recording.partial:  # what the step makes at first is there in the next
+            self._refused.setdefault(self._layout, "")
         if way.first and self._values != self._now():
             recording.refuse(_CHANGES_OUTSIDE)
         attempt.warm = True
@@ -464,7 +471,7 @@ class CapturedStep:
         except NotFollowed as error:
             why = str(error)
         losses, second = self._watch.record(given)
-        if attempt.stage == "record" or guards.ways(self._array) != attempt.ways:
+        if attempt.stage == "record" or second.partial or guards.ways(self._array) != attempt.ways:
             attempt.stage = "record"
             return losses
         try:

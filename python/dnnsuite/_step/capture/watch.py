@@ -78,9 +78,10 @@ class StepWatch:
             tensors += own.values()
         return StepInputs(batch, hyper, tensors, given.fixed)
 
-    def record(self, given: StepInputs) -> tuple[torch.Tensor, StepRecording]:
-        """Run a step as written, and record it."""
+    def record(self, given: StepInputs, parts: bool = False) -> tuple[torch.Tensor, StepRecording]:
+        """Run a step as written, and record it; with `parts`, up to a value that Python reads on the way."""
         recorder = StepRecorder(given.tensors, given.fixed, self.replays.seeded, self.replays.home)
+        recorder.parts = parts
         losses = self._recorded(recorder, given)
         why = self.unseen.reason()
         if why is not None:
@@ -226,7 +227,7 @@ class StepWatch:
             repeat.undo()
         if losses is None:
             return None, NO_MEMORY
-        if guards.ways(self.array) != way.ways:
+        if guards.ways(self.array) != way.ways or second.partial:
             way.stage = "record"
             return losses, None
         why = why or second.refusal or difference(recording, second) or self.side_effect(way)
@@ -247,7 +248,7 @@ class StepWatch:
 
     def side_effect(self, way: Way) -> str | None:
         """Name a Python value that the step has changed; None without one."""
-        now = self.python_values()
+        now = python_values(self.array, self.numbers.held_keys, after=True)
         for name in {**way.values, **now}:
             if way.values.get(name) != now.get(name):
                 return f"a step changes the Python value {name}"
