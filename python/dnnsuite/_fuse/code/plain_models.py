@@ -83,7 +83,7 @@ class PlainModels:
         self._streams: list[tuple[Any, list[Any], list[Any]]] = []
         self._find_state()
         for part in self._parts:
-            for owner in part.owners:
+            for owner in () if part is known.get(id(part.module)) else part.owners:  # adopted ones have them
                 take_hooks(part.module, owner)
         self._seen: dict[Any, Seen] = {}  # by kind of call
         if before is not None:
