@@ -339,5 +339,8 @@ register(BaseException, _error)
 register(io.IOBase.__base__ or io.IOBase, _file)
 register(torch.nn.Module, look_at_module)
 _NOTHING_TO_RESTORE = frozenset(
-    (*(_by_identity, _logger, _getter, _slice, _path, _cached, _wrapped), *(_reference, _proxy, _view, _read_only, _error))
+    (
+        *(_by_identity, _logger, _getter, _slice, _path, _cached, _wrapped),
+        *(_reference, _proxy, _view, _read_only, _error),
+    )
 )
