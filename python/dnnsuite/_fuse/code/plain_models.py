@@ -221,6 +221,11 @@ class PlainModels:
         shown = [(part, part.show()) for part in self._parts if is_fused(part.module)] if self.follow() else []
         return [(part, names) for part, names in shown if names]
 
+    def acted(self) -> bool:
+        """Return True if the last call of the models has set what a trial had left alone, and the array does not
+        have."""
+        return any([part.acted() for part in self._parts])  # each looks
+
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""
         kept = [part.marks() for part in self._parts]
