@@ -82,7 +82,9 @@ class PlainModels:
         ]
         self._streams: list[tuple[Any, list[Any], list[Any]]] = []
         self._find_state()
+        copies = {id(part.owners[0]): part.module for part in self._parts}
         for part in self._parts:
+            part.copies = copies
             for owner in () if part is known.get(id(part.module)) else part.owners:  # adopted ones have them
                 take_hooks(part.module, owner)
         self._seen: dict[Any, Seen] = {}  # by kind of call
@@ -224,7 +226,8 @@ class PlainModels:
     def acted(self) -> bool:
         """Return True if the last call of the models has set what a trial had left alone, and the array does not
         have."""
-        return any([part.acted() for part in self._parts])  # each looks
+        found = [part.acted() for part in self._parts]  # each looks
+        return any(found)
 
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""

@@ -37,6 +37,7 @@ class Part:
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
         self._left = Watch(vars(owners[0]), may_change_in_place)  # what its code has left alone so far
+        self.copies: dict[int, Any] = {}  # by id of modules of model 0: those of the array
         self.outdated = False  # the plain models must be made anew
         self.replaced = set[str]()  # what they then have of the array
         self._given = [{name: self._as_given(one, name) for name in self.watch.known} for one in owners]
@@ -216,8 +217,9 @@ class Part:
     def take(self) -> None:
         """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
         now = vars(self.owners[0])
-        if hooks_in(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
-            take_hooks(self.owners[0], self.module, self.hooks)
+        if list(map(list, hooks_in(self.owners[0]))) != list(map(list, self.hooks)):
+            # Code that finds them in a new model registers no more.
+            take_hooks(self.owners[0], self.module, self.hooks, self.copies)
             self.hooks = [dict(held) for held in hooks_in(self.module)]
         with suppress(Exception):  # tensors and arrays have no one answer
             if now == self.taken:  # at the speed of C
