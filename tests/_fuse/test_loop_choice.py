@@ -243,3 +243,34 @@ def test_steps_of_a_runner_that_cannot_be_captured_run_as_the_array_chooses(own_
         assert products.one_by_one == (way == LOOP)
     torch.testing.assert_close(found[FUSED], found[LOOP])
     assert stepped(4, width=3)[1:] == ("eager: capture=False", True)  # the same bits in each run
+
+
+class Begins(torch.nn.Module):
+    """Keeps something from the moment on at which its user asks for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.keeps = torch.nn.Linear(3, 3), False
+        self.past, self.counts, self.last = [], {"calls": 0}, None
+
+    def forward(self, x):
+        y = self.inner(x)
+        if self.keeps:
+            self.past.append(len(self.past))
+            self.counts["calls"] += 1
+            y = y * (1 + len(self.past)) + (0 if self.last is None else self.last)
+            self.last = y.detach().mean(0)
+        return y
+
+
+def test_code_that_begins_to_keep_something_in_a_loop_keeps_it_for_other_ways_too():
+    models, x = make_models(Begins, 3, torch.float64), torch.randn(9, 3, 5, 3, dtype=torch.float64)
+    array = dnnsuite.fuse(models)
+    for step, way in enumerate((LOOP, LOOP, LOOP, LOOP, FUSED, LOOP, FUSED, FUSED, LOOP)):
+        for one in (array, *models):
+            one.keeps = step > 1
+        expected = torch.stack([model(part) for model, part in zip(models, x[step], strict=True)])
+        torch.testing.assert_close(forced(array, way)(x[step]), expected)
+        assert (array.past, array.counts) == (models[0].past, models[0].counts)
+    for mine, model in zip(dnnsuite.unfuse(array), models, strict=True):
+        torch.testing.assert_close(mine.last, model.last)

@@ -78,6 +78,7 @@ CHANGES = {
     "hook": (torch.nn.Linear(1, 1), lambda v: v.register_forward_hook(print)),
     "class": (type("Own", (), {"value": [1]}), lambda v: v.value.append(2)),
     "error": (ValueError([1]), lambda v: v.args[0].append(2)),
+    "logger": (logging.getLogger("a.b"), lambda v: logging.getLogger("a").setLevel("DEBUG")),
     "event": (threading.Event(), lambda v: v.set()),
     "generator that has not begun": (counting(1), next),
     "class method": (classmethod(noted := lambda kind: kind), lambda v: setattr(noted, "note", 1)),

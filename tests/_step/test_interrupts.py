@@ -25,25 +25,29 @@ class Net(torch.nn.Module):
 
 
 class Loss:
-    """Loss function that may be interrupted: by a signal, or by an exception for the first models alone."""
+    """Loss function that may be interrupted: by signals, or by an exception, for the model of which the batch says
+    so."""
 
     def __init__(self):
         self.signals, self.error = 0, None
 
-    def __call__(self, array, x, y):
+    def __call__(self, array, x, y, now):
         losses = (array(x) - y).square().flatten(1).mean(1)
-        while self.signals:
-            self.signals -= 1
-            signal.raise_signal(signal.SIGINT)
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
+        if now.any():
+            for _ in range(self.signals):
+                signal.raise_signal(signal.SIGINT)
+            if self.error is not None:
+                raise self.error
         return losses
 
 
 def batch(number):
     torch.manual_seed(100 + number)
     return torch.randn(5, 4, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
+
+
+def batches(number, now=False):
+    return *(dnnsuite.stack(part, 3) for part in batch(number)), torch.tensor([now, False, False])
 
 
 def train(models, optimizers, number):
@@ -70,7 +74,7 @@ def trained():
 
 def interrupted_step(runner, number):
     with pytest.raises(KeyboardInterrupt):
-        runner.step(*(dnnsuite.stack(part, 3) for part in batch(number)))
+        runner.step(*batches(number, now=True))
 
 
 @pytest.mark.parametrize("options", [{}, {"width": 1}, {"threads": 2, "width": 2}, {"capture": False}], ids=str)
@@ -84,7 +88,7 @@ def test_a_signal_is_raised_when_all_models_have_taken_the_step(trained, options
                 loss.signals = 1
                 interrupted_step(runner, number)
             else:
-                runner.step(*(dnnsuite.stack(part, 3) for part in batch(number))).losses()
+                runner.step(*batches(number)).losses()
             train(models, own, number)
             assert_equal(array, models)
             assert math.exp is before
@@ -99,14 +103,13 @@ def test_an_error_in_one_shard_is_raised_when_the_others_have_taken_the_step(tra
     loss = Loss()
     with dnnsuite.StepRunner(array, optimizer, loss, threads=1, width=1) as runner:
         for number in range(6):
-            x, y = (dnnsuite.stack(part, 3) for part in batch(number))
             if number != at:
-                runner.step(x, y).losses()
+                runner.step(*batches(number)).losses()
                 train(models, own, number)
                 continue
             loss.error = kind()
             with pytest.raises(kind):
-                runner.step(x, y).losses()
+                runner.step(*batches(number, now=True)).losses()
             models[0].train()(batch(number)[0])  # the first has run its forward, and the others have taken the step
             train(models[1:], own[1:], number)
             assert_equal(array, models)
@@ -132,7 +135,7 @@ def test_a_users_handler_stays(trained):
     try:
         with dnnsuite.StepRunner(array, optimizer, loss, threads=1, capture=False) as runner:
             loss.signals = 2
-            runner.step(*(dnnsuite.stack(part, 3) for part in batch(0)))
+            runner.step(*batches(0, now=True))
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == [signal.SIGINT] * 2

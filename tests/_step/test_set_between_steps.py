@@ -2,6 +2,7 @@
 """Attributes that training code sets between two steps, by methods or by hand: as B separate models, and captured."""
 
 import enum
+import logging
 from typing import NamedTuple
 
 import pytest
@@ -84,8 +85,44 @@ class Configured(Base):
         return self.layer(x) * self.config.scale + self.config.inner.shift
 
 
+class Bent(torch.nn.Module):
+    def forward(self, x):
+        return x.tanh()
+
+
+class Cut(Bent):
+    def forward(self, x):
+        return 2 * x.relu()
+
+
+class Reclassed(Base):
+    def start(self):
+        self.last, self.late = Bent(), False
+
+    def go_on(self, late):
+        if late is not self.late:
+            self.late, self.last.__class__ = late, Cut if late else Bent
+
+    def forward(self, x):
+        return self.last(self.layer(x))
+
+
+class Logging(Base):
+    """Computes something else where it logs."""
+
+    def start(self):
+        self.log = logging.getLogger("tests.between_steps")
+
+    def go_on(self, late):
+        self.log.setLevel(logging.DEBUG if late else logging.INFO)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y * 3 if self.log.isEnabledFor(logging.DEBUG) else y
+
+
 @pytest.mark.parametrize("ways", WAYS)
-@pytest.mark.parametrize("kind", [Switched, Optional, Chosen, Configured])
+@pytest.mark.parametrize("kind", [Switched, Optional, Chosen, Configured, Reclassed, Logging])
 def test_what_methods_set_between_steps_is_followed_in_captured_steps(kind, ways):
     torch.manual_seed(0)
     models = [kind() for _ in range(3)]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Hooks that a forward registers itself: they train as apart, by hand and by a runner, or are refused."""
 
+import contextvars
+
 import pytest
 import torch
 
@@ -65,6 +67,13 @@ def collecting(net):
     return after
 
 
+def into_its_net(net):
+    if net.calls == 1:
+        net.first.register_forward_hook(lambda module, args, output: net.seen.append(output))
+    net.seen.clear()
+    return lambda y: y + sum(output.mean(-1, keepdim=True) for output in net.seen)
+
+
 def one_more_each_time(net):
     if net.calls < 4:
         net.first.register_forward_hook(double)
@@ -85,7 +94,7 @@ def backward(net):
         net.first.register_full_backward_hook(halve)
 
 
-WAYS = [once, kept_by_handle, in_each_call, collecting, one_more_each_time, late, late_backward, backward]
+WAYS = [once, kept_by_handle, in_each_call, collecting, into_its_net, one_more_each_time, late, late_backward, backward]
 
 
 @pytest.mark.parametrize("options", [{}, {"threads": 2}, {"threads": 1, "width": 2}], ids=str)
@@ -130,3 +139,44 @@ def test_a_backward_hook_on_a_layer_of_a_sequential_is_refused_where_it_would_no
         dnnsuite.StepRunner(array, optim.SGD(array.parameters(), lr=0.1), squares)
     handle.remove()
     assert squares(array, torch.ones(2, 3, 4)).shape == (2,)
+
+
+FOUND = contextvars.ContextVar("found", default=None)
+
+
+class Collected(torch.nn.Module):
+    """Installs hooks in its first forward, and decides by values in which the models differ."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+        self.installed = False
+
+    def forward(self, x):
+        if not self.installed:
+            for layer in self.layers:
+                layer.register_forward_hook(lambda layer, args, output: FOUND.get().append(output))
+            self.installed = True
+        token = FOUND.set([])
+        try:
+            x = x if x.mean() > self.layers[0].weight.mean() else -x
+            for layer in self.layers:
+                x = layer(x).tanh()
+            return x, tuple(FOUND.get())
+        finally:
+            FOUND.reset(token)
+
+
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Collected()
+
+    def forward(self, x):
+        x, found = self.inner(x)
+        return x + sum(output.pow(2).mean() for output in found)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_hooks_of_models_of_a_part_are_called_once_where_the_whole_may_run_model_by_model(threads):
+    check_trained(Whole, B=3, steps=24, threads=threads)

@@ -106,13 +106,17 @@ def remove_hooks_since(begun: int, root: torch.nn.Module) -> None:
 
 
 def take_hooks(
-    source: torch.nn.Module, target: torch.nn.Module, known: Sequence[Mapping[int, Any]] = ({},) * len(HOOKS)
+    source: torch.nn.Module,
+    target: torch.nn.Module,
+    known: Sequence[Mapping[int, Any]] = ({},) * len(HOOKS),
+    copies: dict[int, Any] | None = None,
 ) -> None:
     """Give `target` the hooks that code has registered on `source`, a copy of it, and take away what code has removed
-    there of those that were `known`."""
+    there of those that were `known`. Functions that hold modules of the source hold those that `copies` has for them,
+    by id."""
     for mine, theirs, before in zip(hooks_in(target), hooks_in(source), known, strict=True):
         _of_forwards.update(theirs)
-        mine.update({key: hook for key, hook in theirs.items() if key not in mine})
+        mine.update({key: _bound(hook, copies or {}) for key, hook in theirs.items() if key not in mine})
         for key in before.keys() - theirs.keys():
             mine.pop(key, None)
     if source._is_full_backward_hook is not None:
@@ -124,8 +128,11 @@ def bind_hooks(layer: torch.nn.Module, copies: dict[int, Any]) -> None:
     by the id of the original."""
     for hooks in (layer._forward_hooks, layer._forward_pre_hooks):
         for key, hook in list(hooks.items()):
-            if type(hook) is types.FunctionType or _leads_to(hook, copies):
-                hooks[key] = copied(hook, copies)
+            hooks[key] = _bound(hook, copies)
+
+
+def _bound(hook: Any, copies: dict[int, Any]) -> Any:
+    return copied(hook, copies) if type(hook) is types.FunctionType or _leads_to(hook, copies) else hook
 
 
 def _leads_to(hook: Any, copies: dict[int, Any]) -> bool:

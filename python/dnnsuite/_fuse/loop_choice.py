@@ -22,7 +22,8 @@ from ..ops.device import on_cpu
 from .code.call_user_code import check_width
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
-from .code.plain_models import following
+from .code.one_by_one import ModelParts
+from .code.plain_models import PlainModels, following
 from .single_model import parts_of
 
 FUSED, LOOP = "all at once", "a loop over the models"
@@ -164,9 +165,18 @@ class LoopChoice:
     def _loop(self, args: Any, kwargs: Any) -> Any:
         begin = time.perf_counter()
         output = joined(self.plain.run(self._of_models(args, kwargs, self.B)), lambda value: value)
+        if is_fused(self.root) and not self.report.reason and self.plain.acted():
+            self._stay()
         self.report.seconds += time.perf_counter() - begin
         self.report.calls += 1
         return output
+
+    def _stay(self) -> None:
+        """Run the models one by one from now on: their code, which acted on nothing when it was tried, has begun to
+        keep something, and each model has its own."""
+        self.report.reason = "in a loop over the models, their code has begun to set attributes"
+        parts = self.root._fused_parts = ModelParts(self.root)
+        parts.plain = self.plain = PlainModels(self.root, self.B, self.plain)
 
 
 def _options(module: torch.nn.Module) -> str:

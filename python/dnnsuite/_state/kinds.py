@@ -46,7 +46,7 @@ def stands_by_identity(kind: type) -> bool:
 
 def is_opaque(kind: type) -> bool:
     """Return True for a kind whose objects are not looked into, such as locks, loggers and operators of torch's."""
-    return handler_of(kind) is _by_identity
+    return handler_of(kind) in (_by_identity, _logger)
 
 
 def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
@@ -164,6 +164,15 @@ def _buffer(walk: Walk, value: Any, at: Path) -> Any:
     if memoryview(value).nbytes > MOST:
         return walk.stop(value, f"a {type(value).__name__} of {memoryview(value).nbytes} bytes")
     return walk.watch_by(lambda: memoryview(value).tobytes())
+
+
+def _logger(walk: Walk, value: logging.Logger, at: Path) -> Any:
+    """Look at what decides whether a message is logged: code makes more of it, such as statistics, where it is."""
+    return walk.identity(value), walk.watch_by(lambda: _what_is_logged(value))
+
+
+def _what_is_logged(logger: logging.Logger) -> tuple[int, bool, int]:
+    return logger.getEffectiveLevel(), logger.disabled, logger.manager.disable
 
 
 def _of_c(walk: Walk, value: Any, at: Path) -> Any:
@@ -290,7 +299,7 @@ _register_each(
     (
         *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
         *(_OPERATOR, type(torch.ops.aten.add), threading.Thread, enum.Enum),
-        *(logging.Logger, logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
+        *(logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
         *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
         *_ANNOTATIONS,
     ),
@@ -305,6 +314,7 @@ _register_each(weakref.ProxyTypes, _proxy)
 _register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
 _register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
 register(dict, _mapping)
+register(logging.Logger, _logger)
 register(torch.Tensor, _tensor)
 register(types.MappingProxyType, _read_only)
 register(types.GeneratorType, _generator)
@@ -329,5 +339,8 @@ register(BaseException, _error)
 register(io.IOBase.__base__ or io.IOBase, _file)
 register(torch.nn.Module, look_at_module)
 _NOTHING_TO_RESTORE = frozenset(
-    (*(_by_identity, _getter, _slice, _path, _cached, _wrapped), *(_reference, _proxy, _view, _read_only, _error))
+    (
+        *(_by_identity, _logger, _getter, _slice, _path, _cached, _wrapped),
+        *(_reference, _proxy, _view, _read_only, _error),
+    )
 )

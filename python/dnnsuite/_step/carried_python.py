@@ -135,9 +135,11 @@ class CarriedPython:
                 "register it once for good, or train by hand"
             )
         for array in self._arrays[:1]:
-            pairs = zip(guards.modules_of(self._array), guards.modules_of(array), strict=True)
-            for (_, mine), (_, theirs) in pairs:
-                take_hooks(theirs, mine)
+            each = zip(guards.modules_of(self._array), guards.modules_of(array), strict=True)
+            pairs = [(mine, theirs) for (_, mine), (_, theirs) in each]
+            copies: dict[int, Any] = {id(theirs): mine for mine, theirs in pairs}
+            for mine, theirs in pairs:
+                take_hooks(theirs, mine, copies=copies)
 
     def _look_at_settings(self, arrays: Sequence[torch.nn.Module]) -> None:
         """Note what a forward may set without methods of the modules themselves: flags, and attributes of layers."""

@@ -12,6 +12,7 @@ import torch
 
 from .._C import Guards
 from .._torch import caches_parametrizations, own_parametrizations
+from .called_once import OneCall
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .capture.guards import GuardTable, guard_left_out
 from .outside import OutsideState
@@ -59,6 +60,7 @@ class Deal:
         autocast: the autocast of the thread that asks for steps.
         known: recordings that shards may share; None if each records for itself.
         ahead: the first shard is recorded ahead of others of its width, and the rest of the models runs as written.
+        trusted: steps of all models have shown that the code moves nothing that cannot be put back.
 
     Attributes:
         itself: the one shard is the array, without a copy of its modules.
@@ -73,6 +75,7 @@ class Deal:
         autocast: Autocast,
         known: Recordings | None = None,
         ahead: bool = False,
+        trusted: bool = False,
     ) -> None:
         self.shards, self.ahead = shards, ahead
         self.itself = shards[0].array is shards[0].whole
@@ -88,6 +91,7 @@ class Deal:
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
+        self.one_call = OneCall(self._captured, trusted) if len(shards) > 1 and self._captured else None
 
     @property
     def captures(self) -> bool:
@@ -228,6 +232,8 @@ class Deal:
         flat = flat if shard.is_whole else None
         device, autocast, *_ = self._autocast
         flush = self._flush()
+        if self.one_call is not None:
+            self.one_call.begin(index)
         try:
             with flush:
                 if not (autocast or torch.is_autocast_enabled(device) or caches_parametrizations()):
@@ -237,6 +243,9 @@ class Deal:
         except BaseException:
             flush.__exit__(None, None, None)  # an interrupt may come on the way in or out
             raise
+        finally:
+            if self.one_call is not None:
+                self.one_call.end(index)
 
     def _run(
         self, shard: Shard, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None, flat: Any

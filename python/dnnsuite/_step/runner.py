@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import own_copy
+from .called_once import CallOnce
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .capture.audit import Audits
 from .carried_python import CarriedPython
@@ -184,6 +187,8 @@ class StepRunner(NotCopied):
         """Forget what was recorded."""
         self._stale = ""  # why a recording was found to be so
         self._eager = ""  # the mode of steps that cannot be captured
+        # Steps of all models show whether the code moves what cannot be put back: None before, False while they do.
+        self._trusted: bool | None = None
         self._scripts = Scripts()
         self._known = Recordings(shared=all(one is None for one in self._scalers))
 
@@ -247,7 +252,7 @@ class StepRunner(NotCopied):
         if capture:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
         known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
-        return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0)
+        return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0, bool(self._trusted))
 
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -310,6 +315,10 @@ class StepRunner(NotCopied):
         if self._in_doubt >= _MOST_IN_DOUBT:
             self._in_doubt = 0
             self._discard(self._deal.unsettled)
+        if self._trusted is False and self.mode != "warming up":
+            self._trusted = True
+            if self.mode.startswith("eager"):
+                self._call_once(self.mode)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
         timed = self._widths.follow(None if ragged else batch, parted)
@@ -326,10 +335,14 @@ class StepRunner(NotCopied):
                 self._audit(step)
             else:
                 self._submit(step)
+        except CallOnce as error:
+            step.error = error
         except BaseException:
             if self._deal.itself:
                 self._python.carry_back()
             raise
+        if isinstance(step.error, CallOnce):
+            step = self._called_once(step)
         if not self._later:
             if self._deal.took_python():
                 self._python.carry_back()
@@ -344,6 +357,28 @@ class StepRunner(NotCopied):
                 memory.trim(_FEW_BYTES)
         self._steady = self._settles(after)
         return step
+
+    def _called_once(self, step: SubmittedStep) -> SubmittedStep:
+        """Take a step anew whose code must be called once for all models: with the array itself, as all further ones if
+        the code changes values outside of it."""
+        one_call, mode = self._deal.one_call, str(step.error)
+        assert one_call is not None
+        self._dispatch.threads.wait(step)  # so that its error is not raised again
+        one_call.undo()
+        if mode:
+            self._call_once(mode)
+        else:
+            self._trusted = False
+        self._redeal(self.B, False, False)
+        again = self._step_of(step.batch, step.layout, step.asked[2])
+        self._submit(again)
+        return again
+
+    def _call_once(self, mode: str) -> None:
+        """Run further steps with the array itself, in this eager mode."""
+        self._eager, self._trusted = mode, True
+        self._asked = replace(self._asked, width=sys.maxsize)  # also after models were added
+        self._widths = ShardWidths(self._array, self._asked)
 
     def _step_of(self, batch: Any, layout: Any, flat: Any) -> SubmittedStep:
         deal = self._deal
@@ -367,7 +402,11 @@ class StepRunner(NotCopied):
         """Replay a step as the last one, which `_settles`."""
         step = self._step_of(batch, flat[1], flat)
         self._steady = False  # after an error
-        self._dispatch.threads.submit(step)
+        try:
+            self._dispatch.threads.submit(step)
+        except CallOnce as error:
+            step.error = error
+            step = self._called_once(step)
         if self._deal.took_python():
             self._python.carry_back()
         else:
@@ -392,7 +431,8 @@ class StepRunner(NotCopied):
         with the rest in a wide one: as written a step of few models takes as long as one of many. Large models, whose
         activations would be the peak of memory, are not put together for that."""
         before = self._dealt_width
-        itself = not ragged and (self._on_array or self._may_take(width, self.B))
+        proves = self._trusted is False and not self._apart
+        itself = not ragged and (self._on_array or proves or self._may_take(width, self.B))
         anew = width != before or itself != self._deal.itself
         if not (ragged or self._eager) and self._way.startswith("eager"):
             self._eager = self._way
@@ -406,6 +446,8 @@ class StepRunner(NotCopied):
             deal = self._dealt_out(self._array, self._optimizers, width, rest, itself, not self._eager)
             self._python.deal(deal.shards, deal.captures)
             self._run(deal, width)
+        if self._deal.one_call is not None:
+            self._deal.one_call.ragged = ragged
 
     def _take_back(self) -> None:
         """Give the array and its optimizers all that the steps have left in shards. None may be under way."""
@@ -426,6 +468,8 @@ class StepRunner(NotCopied):
         if deal.follows or not deal.replays(step.layout):
             deal.run_alone(True)
             dispatch.run_alone(step, spread=self._large and not deal.captures)
+            if isinstance(step.error, CallOnce):
+                return
             deal.note_done(step.layout)
             if self._later and deal.took_python():  # the user may read or set it before anything waits for the step
                 self._python.carry_back()
@@ -539,7 +583,7 @@ class StepRunner(NotCopied):
     @property
     def width(self) -> int:
         """Models per shard of the next step."""
-        return self.B if self._on_array else self._width_by(self._widths)
+        return self.B if self._on_array or self._trusted is False else self._width_by(self._widths)
 
     @property
     def mode(self) -> str:

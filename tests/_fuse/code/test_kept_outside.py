@@ -5,6 +5,7 @@ import collections
 import contextvars
 import itertools
 import types
+import weakref
 from typing import ClassVar
 
 import pytest
@@ -15,6 +16,7 @@ from dnnsuite._fuse.code.late_draws import reachable
 
 TOTAL, LOG, QUEUE = 0, [], collections.deque([1])
 CONTEXT = contextvars.ContextVar("context")
+BY_MODULE = weakref.WeakKeyDictionary()
 SETTINGS = types.SimpleNamespace(inner=types.SimpleNamespace(count=0))
 
 
@@ -55,6 +57,11 @@ class InObject(Base):
         SETTINGS.inner.count += 1
 
 
+class Weak(Base):
+    def forward(self, x):
+        BY_MODULE.setdefault(self, []).append(x)
+
+
 class InContext(Base):
     def forward(self, x):
         CONTEXT.get().append(x)
@@ -87,7 +94,7 @@ def state():
     )
 
 
-@pytest.mark.parametrize("kind", [Global, Listed, Queued, OfClass, InObject, InContext, Default, Hooked, Handed])
+@pytest.mark.parametrize("kind", [Global, Listed, Queued, OfClass, InObject, Weak, InContext, Default, Hooked, Handed])
 def test_a_change_is_seen_and_put_back(kind):
     CONTEXT.set([])
     module, before, target = kind(), state(), []

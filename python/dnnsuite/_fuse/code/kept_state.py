@@ -441,7 +441,7 @@ def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
 
 
 _LARGE = 2**16  # elements of a tensor that is not copied
-_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "weakref", "_weakrefset", "typing"))
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "typing"))
 _OF_OURS = __name__.partition(".")[0]
 
 

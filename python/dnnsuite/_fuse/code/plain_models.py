@@ -82,8 +82,10 @@ class PlainModels:
         ]
         self._streams: list[tuple[Any, list[Any], list[Any]]] = []
         self._find_state()
+        copies = {id(part.owners[0]): part.module for part in self._parts}
         for part in self._parts:
-            for owner in part.owners:
+            part.copies = copies
+            for owner in () if part is known.get(id(part.module)) else part.owners:  # adopted ones have them
                 take_hooks(part.module, owner)
         self._seen: dict[Any, Seen] = {}  # by kind of call
         if before is not None:
@@ -220,6 +222,12 @@ class PlainModels:
         """Let the array's modules have what all models' code has left alike; list the parts with what differs."""
         shown = [(part, part.show()) for part in self._parts if is_fused(part.module)] if self.follow() else []
         return [(part, names) for part, names in shown if names]
+
+    def acted(self) -> bool:
+        """Return True if the last call of the models has set what a trial had left alone, and the array does not
+        have."""
+        found = [part.acted() for part in self._parts]  # each looks
+        return any(found)
 
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call, around a trial; return a function that brings it back."""

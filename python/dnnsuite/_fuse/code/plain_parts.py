@@ -36,6 +36,8 @@ class Part:
         self.watch = Watch(vars(module), _in_a_layer if isinstance(module, ArrayModule) else may_change_in_place)
         self.hooks = [dict(held) for held in hooks_in(module)]
         self.taken = dict(vars(owners[0]))  # of model 0, after its last call
+        self._left = Watch(vars(owners[0]), may_change_in_place)  # what its code has left alone so far
+        self.copies: dict[int, Any] = {}  # by id of modules of model 0: those of the array
         self.outdated = False  # the plain models must be made anew
         self.replaced = set[str]()  # what they then have of the array
         self._given = [{name: self._as_given(one, name) for name in self.watch.known} for one in owners]
@@ -75,6 +77,23 @@ class Part:
 
     def _names(self) -> list[str]:
         return ["training", *getattr(type(self.owners[0]), "__constants__", ())]
+
+    def acted(self) -> bool:
+        """Return True if the code of model 0 has set an attribute, or changed one in place, since the last look: the
+        module does not have it."""
+        if not is_fused(self.module) or self._apart:
+            return False
+        before = self._left.known
+        if self._left.changed(vars(self.owners[0])):
+            return True
+        now = self._left.known
+        names = () if now is before else before.keys() | now.keys()
+        return any(
+            (name in before) != (name in now)
+            or (isinstance(now[name], PLAIN_VALUES) and not _agree(before[name], now[name]))
+            for name in names
+            if name not in NO_ATTRIBUTES
+        )
 
     def settings_set(self) -> list[tuple[Any, ...]]:
         """List what decides on a layer, for each model, if the models' code has set some of it; else nothing."""
@@ -160,6 +179,7 @@ class Part:
                     if name in held:
                         give_attributes(self.module, owner, [name], index)
                     self._given[index][name] = self._as_given(owner, name)
+                self._left.changed(vars(self.owners[0]))
         return can_follow
 
     def _follow_hooks(self) -> None:
@@ -178,6 +198,7 @@ class Part:
             kept = {n: v for n, v in vars(old).items() if is_users_state(n, v) and n not in before.replaced}
             vars(owner).update({name: value_of_model(value, 0, memo) for name, value in kept.items()})
         self.taken = dict(vars(self.owners[0]))
+        self._left.changed(self.taken)
 
     def marks(self) -> Callable[[], None]:
         """Keep what is known of the last call; return a function that brings it back."""
@@ -196,8 +217,9 @@ class Part:
     def take(self) -> None:
         """Give the module what all models' code has set alike, such as a counter: new models begin with it."""
         now = vars(self.owners[0])
-        if hooks_in(self.owners[0]) != self.hooks:  # code that finds them in a new model registers no more
-            take_hooks(self.owners[0], self.module, self.hooks)
+        if list(map(list, hooks_in(self.owners[0]))) != list(map(list, self.hooks)):
+            # Code that finds them in a new model registers no more.
+            take_hooks(self.owners[0], self.module, self.hooks, self.copies)
             self.hooks = [dict(held) for held in hooks_in(self.module)]
         with suppress(Exception):  # tensors and arrays have no one answer
             if now == self.taken:  # at the speed of C

@@ -52,6 +52,11 @@ class Audit:
         with contextlib.suppress(CannotBeKept):  # the tensors, and numbers of a recording, are put back
             self._python = KeptPython(watch.array, self._numbers.readers)
 
+    @property
+    def keeps_python(self) -> bool:
+        """True if Python values that the code can reach are put back, too."""
+        return self._python is not None
+
     def compare(self, losses: torch.Tensor, step: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Run the eager `step` from the state before the replay, which has given `losses`; return its losses.
 

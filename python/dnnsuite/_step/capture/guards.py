@@ -127,6 +127,7 @@ def modes_of(array: torch.nn.Module) -> Guards:
     guards = Guards()
     for _, module in modules_of(array):
         guards.item(vars(module), "training")
+        guards.attribute(module, "__class__")
         if isinstance(module, ArrayModule):
             guards.result(functools.partial(vars(module).get, "_last_setting"))
         set_by_hooks = [vars(one) for one in hooks_of(module) if _only_computes(one)]

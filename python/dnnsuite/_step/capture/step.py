@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -85,6 +86,8 @@ class CapturedStep:
         self._start, self._subject_length = (0, 1) if subject is None else (subject.start, subject.length)
         self.audits = False  # the next step, if it is a replay, is run both ways
         self.audit: Audit | None = None  # of the last step
+        self.around_python: Callable[[], AbstractContextManager[None]] = nullcontext  # a step that no replay is for
+        self.changed_outside = ""  # that step has: the code has changed values outside of it, or drawn numbers
         self.reset()
 
     def reset(self) -> None:
@@ -187,7 +190,7 @@ class CapturedStep:
             return self.audit.compare(losses, lambda: self._train(batch, hyper))
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
-        with self._replays.recording():
+        with self._replays.recording(), self.around_python():
             return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
 
     def _note_ready(self, attempt: Attempt | None, seen: list[Any] | None, key: Any, numbers: tuple[Any, ...]) -> None:
@@ -205,8 +208,10 @@ class CapturedStep:
     def _audit_of(self, attempt: Attempt | None) -> Audit | None:
         """Copy all that the next step may change; None if no replay is at hand."""
         replays = [] if attempt is None else [way.replay for way in attempt.paths if way.replay is not None]
-        if not replays:
-            return None
+        return self.keep(replays) if replays else None
+
+    def keep(self, replays: Sequence[Replay] = ()) -> Audit | None:
+        """Copy all that the next step may change, one of these replays included; None if there is no memory for it."""
         buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
         named = {**self._watch.state(), **buffers}
         try:
@@ -302,7 +307,7 @@ class CapturedStep:
 
     def _watched(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run a step on the way to a replay; after an error its layout of batch starts from the beginning."""
-        self._unseen.alone = self.alone
+        self._unseen.alone, self.changed_outside = self.alone, ""
         if self.alone:
             self._wants_alone = False
         try:
@@ -311,6 +316,8 @@ class CapturedStep:
             self._exchange.give_up(attempt, alone=False)
             self._attempts.pop(self._layout, None)
             raise
+        if self._unseen.moved:
+            self.changed_outside = self._unseen.reason() or self.changed_outside
         place = guards.hook(self._array)
         if place is not None and self.refusal is None:
             self._refuse(f"there is a hook on {place}")
@@ -336,9 +343,17 @@ class CapturedStep:
         self._note_counters(before)
         if attempt.stage == "warm up":
             attempt.stage = "record"  # state that is made late is there by then
-        if self._values != self._now():
+        if self._changes_outside():
             self._refuse(_CHANGES_OUTSIDE)
         return losses
+
+    def _changes_outside(self) -> bool:
+        """Return True if the step that has run has changed a value outside of it, which its replay would not do; of
+        numbers that are followed the replay does."""
+        before, now, rest = self._values or (), self._now(), self._numbers.rest_seen
+        if before != now and rest(before) != rest(now):
+            self.changed_outside = _CHANGES_OUTSIDE
+        return bool(self.changed_outside)
 
     def _note_counters(self, before: HeldState) -> None:
         """Take note of numbers that the step itself has changed in the modules."""
@@ -395,7 +410,7 @@ class CapturedStep:
             recording.refusal = None
         elif recording.partial:  # what the step makes at first is there in the next
             self._refused.setdefault(self._layout, "")
-        if way.first and self._values != self._now():
+        if self._changes_outside():
             recording.refuse(_CHANGES_OUTSIDE)
         attempt.warm = True
         self._warm.add(self._layout)
@@ -425,6 +440,7 @@ class CapturedStep:
     def _compare(self, way: Way, given: StepInputs) -> torch.Tensor:
         """Run the step once replayed and once as written, from the same state."""
         losses, why = self._watch.compare(way, given)
+        why = why or (_CHANGES_OUTSIDE if self._changes_outside() else None)
         self._changed_by = why or self._changed_by
         if losses is None:  # nor may the step as written fit beside the graph
             way.replay = None
@@ -477,6 +493,7 @@ class CapturedStep:
         try:
             if way.step is not None:
                 why = self._watch.other_step(way, begin, second)
+                why = why or (_CHANGES_OUTSIDE if self._changes_outside() else None)
             if why is None and way.step is not None:
                 self._prepare(way, way.step.recording, given)
         except NotScriptable as error:

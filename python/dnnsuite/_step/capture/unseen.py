@@ -49,7 +49,7 @@ class Unseen:
         self._reach = reach
         self._names = bool(_NAMES & reach.names)
         self.alone = True  # nobody else may draw from Python's and NumPy's generators while a step runs
-        self._moved = False  # they have moved while the last step ran
+        self.moved = False  # they have moved while the last step ran
         self._observed: _Observed | None = None
 
     @contextmanager
@@ -67,17 +67,17 @@ class Unseen:
                 sys.setprofile(None)
             elif self._observed is not None:  # somebody else's profile counts: all code may have run
                 self._observed.codes.update(self._reach.functions)
-            self._moved = generators.moved()
+            self.moved = generators.moved()
 
     @property
     def in_doubt(self) -> bool:
         """True if random numbers were drawn beside the step, or by it: a step that runs alone will tell."""
-        return self._moved and not self.alone
+        return self.moved and not self.alone
 
     def reason(self) -> str | None:
         """Explain why the observed step is not captured; None if nothing speaks against it."""
         observed = self._observed
-        if self._moved and self.alone:
+        if self.moved and self.alone:
             place = self._place(("random", "np", "numpy", "choice", "shuffle", "rand"), self._reach.functions)
             return f"the step draws from Python's or NumPy's random generator{place}"
         if observed is None:
