@@ -588,6 +588,7 @@ class StepRunner(NotCopied):
         optimizers, _, _ = in_parts(given, self._loss_functions, self._scalers)
         with interrupted_at_the_end():
             self.synchronize()
+            self._known.discard()
             self._forget()
             self._set_up(self._array if array is None else array, optimizers, self._widths)
 
