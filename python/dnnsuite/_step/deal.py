@@ -107,6 +107,11 @@ class Deal:
         return "warming up" if self.ahead else "captured"
 
     @property
+    def recordings(self) -> int:
+        """Number of recordings that a shard can replay."""
+        return len(set().union(*(captured.programs() for captured in self._captured)))
+
+    @property
     def unsettled(self) -> str:
         """Reason for which no replay is found although steps are recorded."""
         return next(filter(None, (one.unsettled for one in self._captured)), "no recorded step was like the next")

@@ -560,6 +560,13 @@ class StepRunner(NotCopied):
         return chosen_loop(self._array) if self._loop is None else self._loop
 
     @property
+    def recordings(self) -> int:
+        """Number of recordings that the models of the last step can be replayed with, each counted once if several
+        shards share it; 0 if steps are eager. It grows when a batch of another layout, a new Python value or another
+        path through the code makes a recording."""
+        return 0 if self._way.startswith("eager") else self._deal.recordings
+
+    @property
     def audits_passed(self) -> int:
         """Number of replayed steps that were run both ways, and left the same bits."""
         return self._audits.passed

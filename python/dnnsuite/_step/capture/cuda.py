@@ -290,7 +290,7 @@ class CudaGraph:
     def __init__(
         self, device: CudaDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
     ) -> None:
-        self._device = device
+        self._device, self.program = device, object()  # one of its own: a graph knows the addresses of one shard
         batch_tensors = guards.flatten(batch)[0]
         self._given, self._places = len(batch_tensors), list(recording.left)
         self._left: dict[tuple[int, str], torch.Tensor] = {}

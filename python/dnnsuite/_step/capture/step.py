@@ -138,6 +138,14 @@ class CapturedStep:
             return False
         return self._wants_alone or (bool(self._numbers.places) and not self.replayed)
 
+    def programs(self) -> set[Any]:
+        """Collect the programs of all recordings that can be replayed, now or once earlier Python values are back."""
+        inputs = tuple(self._numbers.places)  # recordings from before a number became an input serve no more
+        shelf = [kept for key, kept in list(self._shelf.items()) if key[-1] == inputs]
+        attempts = [attempt for kept in shelf for attempt in list(kept.values())]
+        ways = [way for attempt in attempts for way in attempt.paths if way.stage == "replay"]
+        return {way.replay.program for way in ways if way.replay is not None}
+
     def read(self) -> list[Any]:
         """Read all values that the code can see outside of its arguments."""
         return [read() for read in self._readers]
