@@ -24,7 +24,7 @@ from .._fuse import (
     take_hooks,
     take_settings,
 )
-from .._state import PLAIN
+from .._state import PLAIN, alike
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .capture import NotPlain, PythonState, Recordings, guards, remembers
@@ -173,7 +173,7 @@ class CarriedPython:
             for key, value in list(vars(parts[0][0]).items()):
                 if key[0] == "_" or isinstance(value, _NO_SETTINGS):
                     continue
-                if all(_alike(noted.get(key, noted), vars(part).get(key)) for part, noted in parts):
+                if all(alike(noted.get(key, noted), vars(part).get(key)) for part, noted in parts):
                     continue
                 if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
                     continue
@@ -206,17 +206,13 @@ class CarriedPython:
         return True
 
 
-def _alike(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(b, PLAIN) and type(a) is type(b) and bool(a == b))
-
-
 def _noted(layer: torch.nn.Module) -> tuple[torch.nn.Module, dict[str, Any]]:
     return layer, dict(vars(layer))
 
 
 def _of_all(what: str, values: Sequence[Any]) -> Any:
     """Return the one value that a forward has set in all shards."""
-    if all(isinstance(value, _SETTINGS) and _alike(values[0], value) for value in values):
+    if all(isinstance(value, _SETTINGS) and alike(values[0], value) for value in values):
         return values[0]
     raise InvalidArgument(
         f"the forward sets {what}, to another value for some models than for others or to a "

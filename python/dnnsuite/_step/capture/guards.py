@@ -18,7 +18,7 @@ import torch
 from ..._C import Guards
 from ..._C import flatten as flattened
 from ..._fuse import attributes_alone, models_apart, numbers_read, tensors_in
-from ..._state import PLAIN
+from ..._state import PLAIN, mark
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, physical
@@ -330,7 +330,7 @@ class _Facts:
     def of(self, value: Any) -> Any:
         """Make such a copy of `value`."""
         if isinstance(value, PLAIN):
-            return type(value), value
+            return mark(value), value
         if isinstance(value, types.FunctionType):
             return value, value.__code__, self.of(vars(value))
         if isinstance(value, _SELF_COPIES):
