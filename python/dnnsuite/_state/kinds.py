@@ -192,7 +192,8 @@ def _numbers_in(value: Any) -> Any:
 
 def _with_attributes(walk: Walk, value: Any, at: Path, found: Any) -> Any:
     """Add what an object of a user's class has beside the content of its base."""
-    bare = dictionary_of(value) is None and not slots_in(type(value))
+    kind: Any = type(value)
+    bare = dictionary_of(value) is None and not slots_in(kind)
     return found if bare else (found, walk.attributes(value, (*at, 1)))
 
 
