@@ -14,6 +14,7 @@ import datetime
 import decimal
 import fractions
 import functools
+import math
 import operator
 import re
 import sys
@@ -341,7 +342,7 @@ def mark(value: Any) -> Any:
     if kind in _ALIKE_IF_EQUAL or kind is int:
         return kind
     if isinstance(value, (float, np.floating)):
-        return kind if value else (kind, str(value))
+        return (kind, "-0.0") if not value and math.copysign(1.0, value) < 0 else kind
     return (kind, repr(value)) if isinstance(value, _TOLD_BY_TEXT) else kind
 
 

@@ -26,7 +26,7 @@ from ..batches import opened
 from .reach import Reach
 from .stand_ins import NUMBERS
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
 _PLAIN_TYPES = frozenset(PLAIN)
 _HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
@@ -170,7 +170,12 @@ def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tup
 
     The signature is None if a value cannot be compared.
     """
-    return flattened(batch, torch.Tensor, _PLAIN, NUMBERS, opened)
+    return flattened(batch, torch.Tensor, _PLAIN, NUMBERS, _opened)
+
+
+def _opened(value: Any) -> Any:
+    """Take a part of a batch apart; a complex number by its text, for zeros of both signs are equal."""
+    return ((repr(value),), ()) if isinstance(value, complex) else opened(value)
 
 
 def reach_of(

@@ -218,14 +218,14 @@ class BatchNumbers(Reader):
         self._held, self._replaced = numbers, False
 
     def __call__(self) -> Any:
-        return self._held
+        return self._held, tuple(map(mark, self._held))
 
     def _replace(self, value: Any) -> None:
         self._held, self._replaced = value, True
 
     def places(self) -> Iterator[tuple[tuple[int, ...], Any, Put]]:
         for place, value in enumerate(self._held):
-            yield (place,), value, partial(self._replace_one, place)
+            yield (0, place), value, partial(self._replace_one, place)
 
     def _replace_one(self, place: int, value: Any) -> None:
         self._replace((*self._held[:place], value, *self._held[place + 1 :]))

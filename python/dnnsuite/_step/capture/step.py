@@ -178,7 +178,7 @@ class CapturedStep:
         if not turned:
             self._turn_to_another_way()
         self._given.take(numbers)
-        attempt = self._attempt(key, [*(self.read() if seen is None else seen), numbers])
+        attempt = self._attempt(key, [*(self.read() if seen is None else seen), self._given()])
         self._numbers.begin(self._values or ())
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
