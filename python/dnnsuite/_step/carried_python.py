@@ -63,13 +63,13 @@ class CarriedPython:
             self.differing = ""
         self._arrays, self._state = arrays, state
 
-    def outdated(self, known: Recordings) -> bool:
+    def outdated(self, recordings: Recordings) -> bool:
         """Return True if models were edited in place since the last call, and the shards keep more of theirs than
-        tensors, or recordings are `known` that depend on the values of tensors."""
+        tensors, or one of the `recordings` depends on the values of tensors."""
         before, self._edits = self._edits, EditsInPlace.count
         if self._edits == before:
             return False
-        return known.depend_on_values or any(loops(one) or remembers(one) for one in self._arrays)
+        return recordings.depend_on_values or any(loops(one) or remembers(one) for one in self._arrays)
 
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard all that `outdated` and `changed` look at; False in a pause."""

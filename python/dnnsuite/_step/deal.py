@@ -57,7 +57,7 @@ class Deal:
         replays: maker of replays of recorded steps; None to run every step as written.
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.
-        known: recordings that shards may share; None if each records for itself.
+        recordings: those that shards may share; None if each records for itself.
         ahead: the first shard is recorded ahead of others of its width, and the rest of the models runs as written.
 
     Attributes:
@@ -71,7 +71,7 @@ class Deal:
         replays: Scripts | CudaGraphs | None,
         flush: Callable[[], AbstractContextManager[Any]],
         autocast: Autocast,
-        known: Recordings | None = None,
+        recordings: Recordings | None = None,
         ahead: bool = False,
     ) -> None:
         self.shards, self.ahead = shards, ahead
@@ -84,7 +84,7 @@ class Deal:
         self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
         self._captured = [
-            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach)
+            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, recordings, self._reach)
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]

@@ -184,7 +184,7 @@ class StepRunner(NotCopied):
         self._stale = ""  # why a recording was found to be so
         self._eager = ""  # the mode of steps that cannot be captured
         self._scripts = Scripts()
-        self._known = Recordings(shared=all(one is None for one in self._scalers))
+        self._recordings = Recordings(shared=all(one is None for one in self._scalers))
 
     def _set_up(self, array: torch.nn.Module, optimizers: Each, before: ShardWidths | None) -> None:
         """Choose a width for `array`, after that of `before`, deal it out and start the threads, or change nothing."""
@@ -244,8 +244,8 @@ class StepRunner(NotCopied):
         replays: Scripts | CudaGraphs | None = None
         if capture:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
-        known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
-        return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0)
+        recordings, autocast = self._recordings if self._on_cpu else None, autocast_now(self._device)
+        return Deal(shards, self._loss_functions, replays, self._flush, autocast, recordings, rest > 0)
 
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -464,7 +464,7 @@ class StepRunner(NotCopied):
     def _discard(self, why: str) -> None:
         """Forget what was recorded, and record nothing until `refresh`."""
         self.synchronize()
-        self._known.discard()
+        self._recordings.discard()
         self._forget()
         self._stale = why
         self._set_up(self._array, self._optimizers, self._widths)
@@ -474,7 +474,7 @@ class StepRunner(NotCopied):
         or autocast has changed since the last step."""
         self._guards, self._steady = None, False
         known = self._modes.hold() and self._code.hold() and not self._updates.changed() and self._follow_memory()
-        if not known or self._python.differing or self._python.outdated(self._known):
+        if not known or self._python.differing or self._python.outdated(self._recordings):
             self._set_up_anew(by_models=known and bool(self._python.differing), value=self._python.differing)
             return
         self._deal.look()
@@ -500,7 +500,7 @@ class StepRunner(NotCopied):
         """Divide the array again; where the models' own code, or another `value` of a user's, asks for it in each step,
         no recording would ever serve: record none."""
         self.synchronize()
-        self._known.edited()
+        self._recordings.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
         if not by_models:
             self._in_doubt = 0  # the caller has changed something, so that the warm-up begins again
@@ -595,7 +595,7 @@ class StepRunner(NotCopied):
         optimizers, _, _ = in_parts(given, self._loss_functions, self._scalers)
         with interrupted_at_the_end():
             self.synchronize()
-            self._known.discard()
+            self._recordings.discard()
             self._forget()
             self._set_up(self._array if array is None else array, optimizers, self._widths)
 

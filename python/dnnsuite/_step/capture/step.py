@@ -28,7 +28,7 @@ from .record import WritesElsewhere
 from .script import NotScriptable, Scripts
 from .stand_ins import is_number
 from .unseen import Unseen
-from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watched_step import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 if TYPE_CHECKING:
     from ..shard import Shard
@@ -59,12 +59,12 @@ class CapturedStep:
         state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         subject: Shard | None = None,
-        known: Recordings | None = None,
+        recordings: Recordings | None = None,
         reach: Reach | None = None,
     ) -> None:
         """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
-        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
-        known."""
+        optimizer state. `subject` and `recordings` are given where other shards may use what this one records, `reach`
+        if it is known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(replays.steps(train, array), self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
@@ -76,7 +76,7 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
-        self._exchange = Exchange(array, subject, known, shared, self._numbers)
+        self._exchange = Exchange(array, subject, recordings, shared, self._numbers)
         self._unseen = Unseen(shared)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
