@@ -755,7 +755,12 @@ CASES = [
     and (threads == 1 or holder in ("attribute", "closure", "global"))
 ] + [
     pytest.param(holder, kind, threads, id=f"{holder} - {kind} - {threads}")
-    for holder, kinds, threads in (("closure", BESIDE, 2), ("global", OF_PACKAGES, 1), ("attribute", OF_PACKAGES, 2))
+    for holder, kinds, threads in (
+        ("closure", BESIDE, 2),
+        ("global", OF_PACKAGES, 1),
+        ("attribute", OF_PACKAGES, 2),
+        ("default", (*OF_PACKAGES, "type of a number"), 1),
+    )
     for kind in kinds
 ]
 
