@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Python values of an array's modules, carried between the array and its shards."""
+"""Python values of an array's modules, carried between the array and its shards.
+
+A shard that is not the array has a copy of its modules. What the user sets in the array goes to the copies before the
+next step, and what code sets in them, such as a counter, goes back after a step.
+"""
 
 from __future__ import annotations
 

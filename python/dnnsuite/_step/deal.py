@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Shards of an array, each with its captured step."""
+"""One division of an array's models into shards, each with its captured step.
+
+It is replaced as a whole where modes, hooks, parameters or autocast have changed, so that no shard keeps what belonged
+to another division; recordings that still fit are found again (`capture/library.py`).
+"""
 
 from __future__ import annotations
 

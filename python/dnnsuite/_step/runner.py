@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Runner of an array's training steps, spread over threads by model."""
+"""The `StepRunner`: what happens before, in and after a step, in order.
+
+It asks guards whether all is as it was, divides the models into shards again if it is not (`deal.py`), lets an audit
+take the place of a step (`capture/audit.py`), and hands the step to threads (`dispatch.py`). How a shard takes its step
+is told in `capture/step.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A step as a CUDA graph: one launch for all of its kernels."""
+"""A step as a CUDA graph: one launch for all of its kernels.
+
+`CudaGraphs` makes replays as `Scripts` does for a CPU (`script.py`), by running the step's code once more under a
+capture: a graph has the addresses of one shard's tensors, and serves no other.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Progress of the capture of one layout of batch, and exchange of recordings with the steps of other shards."""
+"""`Attempt` and `Way`: how far the capture of one layout of batch has come, and the recording of one path through it.
+
+`Exchange` takes over recordings of other shards for an attempt, and offers its own, so that one shard records for all
+that are alike, and the others wait for it.
+"""
 
 from __future__ import annotations
 

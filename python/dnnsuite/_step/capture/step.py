@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Captured training step: recorded, compared with the step as written, then replayed without Python."""
+"""The captured step of one shard: for each step it chooses between a replay, a recording and a comparison.
+
+Recordings are found first by the Python values that the code reads (`_shelf`), then by the layout of the batch
+(`Attempt`), then by the path that the step takes (`Way`). A change of a value so costs nothing when it comes back.
+"""
 
 from __future__ import annotations
 
