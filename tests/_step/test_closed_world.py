@@ -396,6 +396,16 @@ KINDS = {
     ),
     "tuple for a list": Kind(lambda: [1.0], lambda v: 10.0 if isinstance(v, tuple) else 1.0, tuple),
     "frozenset for a set": Kind(lambda: {1}, lambda v: 10.0 if isinstance(v, frozenset) else 1.0, frozenset),
+    "fields of a NumPy array": Kind(
+        lambda: np.array([(-1,)], [("a", "i1")]),
+        lambda v: sign(v["a"]),
+        lambda v: np.array([(255,)], [("a", "u1")]),
+    ),
+    "equal error": Kind(
+        lambda: ValueError(1),
+        lambda v: 10.0 if v.args[0] is True else 1.0,
+        lambda v: held_in(v, lambda v: setattr(v, "args", (True,))),
+    ),
     "equal objects": Kind(lambda: [Noted(1.0)], lambda v: v[0].note, set_to(Noted(10.0))),
     "attribute of a NumPy array": Kind(lambda: np.zeros(2).view(Marked), attribute, set_value),
     "attribute of a bytearray": Kind(lambda: MarkedBytes(2), attribute, set_value),

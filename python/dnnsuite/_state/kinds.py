@@ -174,7 +174,7 @@ def _array(walk: Walk, value: np.ndarray[Any, Any], at: Path) -> Any:
         walk.watch_by(lambda: list(map(id, value.flat)))
         found: Any = value.shape, walk.parts(value.flat, (*at, 1))
     else:
-        found = walk.watch_by(lambda: (value.shape, value.dtype.str, value.tobytes()))
+        found = walk.watch_by(lambda: (value.shape, value.dtype, value.tobytes()))
     return _with_attributes(walk, value, at, found)
 
 
@@ -281,7 +281,7 @@ def _path(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _error(walk: Walk, value: Any, at: Path) -> Any:
-    held = walk.watch_by(lambda: value.args)
+    held = walk.watch_by(lambda: value.args, by_identity=True)
     return walk.identity(value), walk.look(held, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..._state import Put, mark
+from ..._state import Put, alike, mark
 from ..batches import with_parts
 from .arithmetic import Arithmetic, Trace
 from .hidden_reads import is_special
@@ -77,7 +77,7 @@ class ChangingNumbers:
     def hold(self, before: HeldState, now: HeldState) -> None:
         """Take note of numbers that differ between two Python states."""
         for key, value in now.items():
-            if is_number(value) and not _alike(before.get(key), value):
+            if is_number(value) and not alike(before.get(key), value):
                 self._add(HeldNumber(*key))
 
     def _add(self, place: Place) -> None:
@@ -172,16 +172,12 @@ class ChangingNumbers:
         )
 
 
-def _alike(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and bool(a == b)
-
-
 def _differing(a: Any, b: Any, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield the paths at which two copies differ, as far down as they have the same form."""
     if type(a) is tuple and type(b) is tuple and len(a) == len(b):
         for number, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differing(x, y, (*path, number))
-    elif not _alike(a, b):
+    elif not alike(a, b):
         yield path
 
 

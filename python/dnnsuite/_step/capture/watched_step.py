@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Eager steps, watched: recorded, and compared with a replay from the same state.
 
-The first recording of a list of operators is used only after such a comparison. Steps with numbers as inputs are recorded twice, with stand-ins for
-the numbers and without: the two must call the same operators.
+The first recording of a list of operators is used only after such a comparison. Steps with numbers as inputs are
+recorded twice, with stand-ins for the numbers and without: the two must call the same operators.
 """
 
 from __future__ import annotations
