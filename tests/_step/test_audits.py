@@ -109,6 +109,20 @@ def test_a_runner_that_was_stale_records_again_after_refresh():
         capture(runner, batch)
 
 
+def test_refresh_records_anew_where_no_audit_has_found_the_change():
+    array, optimizer, runner, batch = trained(threads=1, audit=0)
+    with runner:
+        capture(runner, batch)
+        change_unseen()
+        runner.refresh()
+        for _ in range(4):
+            expected = nn.functional.mse_loss(copy.deepcopy(array)(batch[0]), batch[1]) * unseen()
+            torch.testing.assert_close(runner.step(*batch).losses(), expected.detach())
+    with dnnsuite.StepRunner(array, optimizer, losses, threads=1, audit=0) as later:
+        expected = nn.functional.mse_loss(copy.deepcopy(array)(batch[0]), batch[1]) * unseen()
+        torch.testing.assert_close(later.step(*batch).losses(), expected.detach())
+
+
 def test_a_later_runner_does_not_replay_a_stale_recording():
     _, _, runner, batch = trained(threads=1, audit=1)
     with runner:

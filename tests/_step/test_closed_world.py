@@ -3,10 +3,13 @@
 why it is not captured. Every place that can hold a value, by every kind of value, by ways of running."""
 
 import argparse
+import array
+import cmath
 import collections
 import contextvars
 import ctypes
 import dataclasses
+import datetime
 import functools
 import itertools
 import math
@@ -17,6 +20,7 @@ import tempfile
 import time
 import types
 import weakref
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -203,6 +207,55 @@ def set_class_value(value):
     return value
 
 
+def set_to(number):
+    return lambda value: held_in(value, lambda value: value.__setitem__(0, number))
+
+
+def sign(value):
+    return 1.0 if value[0] < 0 else 10.0
+
+
+def digits(value):
+    return 10.0 ** (len(value.as_tuple().digits) - 2)
+
+
+EAST = datetime.timezone(datetime.timedelta(hours=1))
+
+
+def noon(minute):
+    return datetime.datetime(2025, 1, 1, 12, minute, tzinfo=datetime.timezone.utc)
+
+
+class Single(dict):
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+@dataclasses.dataclass
+class Noted:
+    note: float = dataclasses.field(compare=False)
+
+
+class Marked(np.ndarray):
+    value = 1.0
+
+
+class Quiet(list):
+    def __len__(self):
+        return 1
+
+
+class Loud(list):
+    def __len__(self):
+        return 10
+
+
+class MarkedBytes(bytearray):
+    value = 1.0
+
+
 class Files:
     folder = pathlib.Path(tempfile.mkdtemp())
 
@@ -300,6 +353,62 @@ KINDS = {
     "bytearray": Kind(lambda: bytearray(b"\x01"), first, lambda v: held_in(v, lambda v: v.__setitem__(0, 10))),
     "weak reference": Kind(WeaklyHeld, read_weakly, change_weakly),
     "range": Kind(lambda: range(1), lambda v: 1.0 * len(v), lambda v: range(10)),
+    "Counter": Kind(
+        lambda: collections.Counter(a=1), lambda v: v["a"], lambda v: held_in(v, lambda v: v.update("a" * 9))
+    ),
+    "Counter, another key": Kind(
+        lambda: collections.Counter(a=1), lambda v: 1 + v["b"], lambda v: held_in(v, lambda v: v.update("b" * 9))
+    ),
+    "array.array": Kind(lambda: array.array("d", [1.0]), first, set_first),
+    "array.array, longer": Kind(lambda: array.array("d", [1.0]), length, append),
+    "array.array of another type": Kind(lambda: array.array("b", [-1]), sign, lambda v: array.array("B", [255])),
+    "bytearray for an array.array": Kind(lambda: array.array("b", [-1]), sign, lambda v: bytearray(b"\xff")),
+    "Decimal": Kind(lambda: Decimal("1.0"), float, lambda v: Decimal("10")),
+    "digits of a Decimal": Kind(lambda: Decimal("1.0"), digits, lambda v: Decimal("1.00")),
+    "digits in a list": Kind(lambda: [Decimal("1.0")], lambda v: digits(v[0]), set_to(Decimal("1.00"))),
+    "digits in a Counter": Kind(
+        lambda: collections.Counter({0: Decimal("1.0")}), lambda v: digits(v[0]), set_to(Decimal("1.00"))
+    ),
+    "digits in a key": Kind(
+        lambda: {Decimal("1.0"): 1.0},
+        lambda v: digits(*v),
+        lambda v: held_in(v, lambda v: v.update({Decimal("1.00"): v.popitem()[1]})),
+    ),
+    "digits in a set": Kind(
+        lambda: {Decimal("1.0")}, lambda v: digits(*v), lambda v: held_in(v, lambda v: v.add(v.pop() * Decimal("1.0")))
+    ),
+    "sign of a Decimal zero": Kind(
+        lambda: Decimal("0"), lambda v: 10.0 if v.is_signed() else 1.0, lambda v: Decimal("-0")
+    ),
+    "sign of a complex zero": Kind(
+        lambda: [complex(-1, 0.0)], lambda v: 10.0 if cmath.phase(v[0]) < 0 else 1.0, set_to(complex(-1, -0.0))
+    ),
+    "sign of NumPy's zero": Kind(
+        lambda: [np.float64(0.0)], lambda v: 10.0 if np.signbit(v[0]) else 1.0, set_to(np.float64(-0.0))
+    ),
+    "hour of a moment": Kind(lambda: [noon(0)], lambda v: 10.0 ** (v[0].hour - 12), set_to(noon(0).astimezone(EAST))),
+    "fold of a time": Kind(lambda: noon(0), lambda v: 10.0**v.fold, lambda v: v.replace(fold=1)),
+    "stop of a range": Kind(lambda: range(0, 3, 2), lambda v: 10.0 ** (v.stop - 3), lambda v: range(0, 4, 2)),
+    "dictionary that equals itself alone": Kind(lambda: Single(value=1.0), lambda v: v["value"], set_key),
+    "list of another class": Kind(lambda: Quiet([1.0]), length, Loud),
+    "OrderedDict for a Counter": Kind(
+        lambda: collections.Counter(a=1), lambda v: 1.0 if hasattr(v, "total") else 10.0, collections.OrderedDict
+    ),
+    "tuple for a list": Kind(lambda: [1.0], lambda v: 10.0 if isinstance(v, tuple) else 1.0, tuple),
+    "frozenset for a set": Kind(lambda: {1}, lambda v: 10.0 if isinstance(v, frozenset) else 1.0, frozenset),
+    "fields of a NumPy array": Kind(
+        lambda: np.array([(-1,)], [("a", "i1")]),
+        lambda v: sign(v["a"]),
+        lambda v: np.array([(255,)], [("a", "u1")]),
+    ),
+    "equal error": Kind(
+        lambda: ValueError(1),
+        lambda v: 10.0 if v.args[0] is True else 1.0,
+        lambda v: held_in(v, lambda v: setattr(v, "args", (True,))),
+    ),
+    "equal objects": Kind(lambda: [Noted(1.0)], lambda v: v[0].note, set_to(Noted(10.0))),
+    "attribute of a NumPy array": Kind(lambda: np.zeros(2).view(Marked), attribute, set_value),
+    "attribute of a bytearray": Kind(lambda: MarkedBytes(2), attribute, set_value),
     "type of a number": Kind(lambda: [1], lambda v: 10.0 if v[0] is True else 1.0, lambda v: [True]),
     "sign of a zero": Kind(
         lambda: {"z": 0.0},
@@ -646,6 +755,7 @@ HOLDERS = {
 BESIDE = ("ContextVar",)  # which each thread has for itself
 EVERYWHERE = ("float", "dict of 3", "namespace", "slots", "array", "list")
 EVERY_KIND = ("attribute", "closure", "helper")
+OF_PACKAGES = ("Counter", "array.array", "digits of a Decimal")  # which have state in C
 CASES = [
     pytest.param(holder, kind, threads, id=f"{holder} - {kind} - {threads}")
     for holder in HOLDERS
@@ -653,7 +763,16 @@ CASES = [
     for threads in (1, 2)
     if (kind in EVERYWHERE or (holder in EVERY_KIND and threads == 1))
     and (threads == 1 or holder in ("attribute", "closure", "global"))
-] + [pytest.param("closure", kind, 2, id=f"closure - {kind} - 2") for kind in BESIDE]
+] + [
+    pytest.param(holder, kind, threads, id=f"{holder} - {kind} - {threads}")
+    for holder, kinds, threads in (
+        ("closure", BESIDE, 2),
+        ("global", OF_PACKAGES, 1),
+        ("attribute", OF_PACKAGES, 2),
+        ("default", (*OF_PACKAGES, "type of a number"), 1),
+    )
+    for kind in kinds
+]
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Values that are equal and of another type, as 1 and True are, decide another way."""
 
+import cmath
+import math
 import types
 
 import pytest
@@ -63,4 +65,27 @@ def test_an_equal_value_of_another_type_is_another_value(holder, value, monkeypa
             for _ in range(5):
                 expected = loss(array, x).detach()
                 torch.testing.assert_close(runner.step(x).losses(), expected)
+            assert runner.mode == "captured"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "read"),
+    [
+        (1, True, factor),
+        (1, 1.0, factor),
+        (0.0, -0.0, lambda value: 2.0 + math.copysign(1.0, value)),
+        (complex(-1, 0.0), complex(-1, -0.0), lambda value: 5.0 + cmath.phase(value)),
+    ],
+)
+def test_an_equal_value_of_a_batch_may_be_another(before, after, read):
+    array = dnnsuite.fuse([torch.nn.Linear(3, 1) for _ in range(B)])
+    x, optimizer = torch.randn(B, 4, 3), dnnsuite.optim.SGD(array.parameters(), lr=0.0)
+
+    def loss(array, x, value):
+        return array(x).square().flatten(1).mean(1) * read(value)
+
+    with dnnsuite.StepRunner(array, optimizer, loss, threads=1, audit=0) as runner:
+        for value in (before, after, before, after):
+            for _ in range(5):
+                torch.testing.assert_close(runner.step(x, value).losses(), loss(array, x, value).detach())
             assert runner.mode == "captured"

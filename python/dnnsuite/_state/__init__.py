@@ -10,6 +10,7 @@ from .walk import (
     Same,
     Unknown,
     Walk,
+    alike,
     attribute_of,
     dictionary_of,
     hides_state,
@@ -21,7 +22,7 @@ from .walk import (
 from .watch import STANDS_FOR, Watch
 
 __all__ = [
-    "PLAIN", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "Watch", "attribute_of",
-    "dictionary_of", "hides_state", "holds_lookalikes", "holds_others", "keep_bindings", "keep_cell", "keep_contents",
-    "keep_names", "keep_reference", "look_at_module", "mark", "register", "slots_of",
+    "PLAIN", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "Watch", "alike",
+    "attribute_of", "dictionary_of", "hides_state", "holds_lookalikes", "holds_others", "keep_bindings", "keep_cell",
+    "keep_contents", "keep_names", "keep_reference", "look_at_module", "mark", "register", "slots_of",
 ]  # fmt: skip

@@ -26,7 +26,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from .walk import HANDLERS, MOST, PLAIN, Handler, Path, Walk, _is_the_users, bare_dictionary, handler_of, look_at_object
+from .walk import (
+    HANDLERS,
+    MOST,
+    PLAIN,
+    Handler,
+    Path,
+    Walk,
+    _is_the_users,
+    bare_dictionary,
+    dictionary_of,
+    handler_of,
+    look_at_object,
+    mark,
+    slots_in,
+)
 
 _MISSING = object()
 _LOOKED_AT_BY_ELEMENTS = 64
@@ -132,11 +146,11 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     if len(value) > MOST:
         return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
     bare = bare_dictionary(value)
-    walk.watch(value, dict(dict.items(value)))
+    walk.watch(value, dict(bare.items(value)))
     walk.watch_by(lambda: tuple(bare.__iter__(value)))  # dictionaries are equal in any order
     if len(value) > _LOOKED_AT_BY_ELEMENTS and _all_plain(dict.values(value)) and _all_plain(dict.keys(value)):
         found: Any = tuple(bare.items(value))
-        walk.plain(dict.values(value))
+        walk.plain(part for item in found for part in item)
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))
     return found if kind is dict else (found, walk.attributes(value, (*at, 1)))
@@ -147,8 +161,10 @@ def _set(walk: Walk, value: Any, at: Path) -> Any:
         return walk.stop(value, f"a set of {len(value)} elements")
     walk.watch(value, set(value))
     if _all_plain(value):
-        return "set", frozenset(value)
-    return "set", frozenset(walk.look(part, "{...}", (*at, 1)) for part in value)
+        found: Any = "set", frozenset(value), frozenset(map(mark, value))
+    else:
+        found = "set", frozenset(walk.look(part, "{...}", (*at, 1)) for part in value)
+    return _with_attributes(walk, value, at, found)
 
 
 def _array(walk: Walk, value: np.ndarray[Any, Any], at: Path) -> Any:
@@ -156,14 +172,29 @@ def _array(walk: Walk, value: np.ndarray[Any, Any], at: Path) -> Any:
         return walk.stop(value, f"an array of {value.size} elements")
     if value.dtype.hasobject:
         walk.watch_by(lambda: list(map(id, value.flat)))
-        return value.shape, walk.parts(value.flat, (*at, 1))
-    return walk.watch_by(lambda: (value.shape, value.dtype.str, value.tobytes()))
+        found: Any = value.shape, walk.parts(value.flat, (*at, 1))
+    else:
+        found = walk.watch_by(lambda: (value.shape, value.dtype, value.tobytes()))
+    return _with_attributes(walk, value, at, found)
 
 
 def _buffer(walk: Walk, value: Any, at: Path) -> Any:
     if memoryview(value).nbytes > MOST:
         return walk.stop(value, f"a {type(value).__name__} of {memoryview(value).nbytes} bytes")
-    return walk.watch_by(lambda: memoryview(value).tobytes())
+    return _with_attributes(walk, value, at, walk.watch_by(functools.partial(_numbers_in, value)))
+
+
+def _numbers_in(value: Any) -> Any:
+    """Read a buffer: the same bytes are other numbers in another format."""
+    memory = memoryview(value)
+    return memory.format, memory.shape, memory.tobytes()
+
+
+def _with_attributes(walk: Walk, value: Any, at: Path, found: Any) -> Any:
+    """Add what an object of a user's class has beside the content of its base."""
+    kind: Any = type(value)
+    bare = dictionary_of(value) is None and not slots_in(kind)
+    return found if bare else (found, walk.attributes(value, (*at, 1)))
 
 
 def _logger(walk: Walk, value: logging.Logger, at: Path) -> Any:
@@ -259,7 +290,7 @@ def _path(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _error(walk: Walk, value: Any, at: Path) -> Any:
-    held = walk.watch_by(lambda: value.args)
+    held = walk.watch_by(lambda: value.args, by_identity=True)
     return walk.identity(value), walk.look(held, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
 
 

@@ -14,6 +14,7 @@ import datetime
 import decimal
 import fractions
 import functools
+import math
 import operator
 import re
 import sys
@@ -102,7 +103,7 @@ class Walk:
     Attributes:
         snapshot: equal only to one of an unchanged value.
         unknown: what it does not tell.
-        marks: what tells its plain values from equal ones of other types.
+        marks: what tells its values from equal ones that code tells apart, of other types for instance.
         objects: those that stand in it by their identity.
         code: functions and classes that code may call from here.
     """
@@ -186,6 +187,7 @@ class Walk:
             self._labels.append(label)
             self._names.append(label[1:] if named else None)
         kind: Any = type(value)
+        self._marks.append((kind, id(kind)))  # a list may be equal to one of another class
         try:
             return handler_of(kind)(self, value, at)
         finally:
@@ -303,29 +305,52 @@ class Walk:
         found.append((name, self.look(value, f".{name}", inner, put, named)))
 
 
-#: Kinds of values that may equal others which code tells from them: 1, 1.0 and True; 0.0 and -0.0; [1] and [True].
-_LOOKALIKES = frozenset((bool, int, float, complex, list, tuple, dict, set, frozenset))
+#: Kinds of which equal values are alike: of others there are 1, 1.0 and True, two zeros, and times in two zones.
+_ALIKE_IF_EQUAL = frozenset((str, bytes, type(None), type(...), *_NO_VALUES, *_OF_C))
+#: Kinds of which values that are equal have other digits, bounds, zones or signs, and all are in their text.
+_TOLD_BY_TEXT = (
+    *(decimal.Decimal, complex, np.complexfloating, range),
+    *(datetime.datetime, datetime.time, datetime.tzinfo),
+)
 
 
 def holds_lookalikes(container: Any) -> bool:
-    """Return True if equality does not tell all about the values of a container."""
-    values = container.values() if isinstance(container, dict) else container
-    return not _LOOKALIKES.isdisjoint(map(type, values))
+    """Return True if equality does not tell all about the values, and keys, of a container."""
+    kinds = set(map(type, container))
+    if isinstance(container, dict):
+        kinds.update(map(type, container.values()))
+    return not kinds <= _ALIKE_IF_EQUAL
 
 
 def holds_others(now: Any, before: Any) -> bool:
     """Return True if a container holds other objects than an equal copy."""
-    if isinstance(before, (set, frozenset)):
-        return set(map(type, now)) != set(map(type, before))
+    if isinstance(before, (set, frozenset)):  # a copy may have another order
+        kinds = set(map(type, before))
+        if kinds != set(map(type, now)):
+            return True
+        return not kinds <= {*_ALIKE_IF_EQUAL, int} and set(map(id, now)) != set(map(id, before))
     if isinstance(before, dict):
-        return any(map(operator.is_not, now.values(), before.values()))
+        mine, theirs = bare_dictionary(now), bare_dictionary(before)
+        others = any(map(operator.is_not, mine.values(now), theirs.values(before)))
+        return others or any(map(operator.is_not, mine.keys(now), theirs.keys(before)))
     return any(map(operator.is_not, now, before))
 
 
 def mark(value: Any) -> Any:
-    """Return what tells a plain value from one that is equal to it: its type, and the sign of a zero."""
+    """Return what tells a plain value from those that are equal to it: its type, the sign of a zero, or its text."""
     kind = type(value)
-    return str(value) if kind is float and not value else kind
+    if kind in _ALIKE_IF_EQUAL or kind is int:
+        return kind
+    if isinstance(value, (float, np.floating)):
+        return (kind, "-0.0") if not value and math.copysign(1.0, value) < 0 else kind
+    return (kind, repr(value)) if isinstance(value, _TOLD_BY_TEXT) else kind
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Return True for one object, and for plain values that code cannot tell apart."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    return (type(a) in _PLAIN_TYPES or isinstance(a, PLAIN)) and mark(a) == mark(b) and bool(a == b)
 
 
 # -- classes -------------------------------------------------------------------------------------------------------
@@ -414,7 +439,10 @@ def attribute_of(value: Any, name: str, default: Any = None) -> Any:
 
 
 def bare_dictionary(value: Any) -> Any:
-    """Return the class whose methods read and write a dictionary as it is: one that keeps an order has its own."""
+    """Return the class whose methods read and write a dictionary as it is: one that keeps an order has its own, and so
+    has the namespace of a class."""
+    if isinstance(value, types.MappingProxyType):
+        return types.MappingProxyType
     return collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
 
 

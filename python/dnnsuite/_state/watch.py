@@ -31,10 +31,14 @@ class _Content(Walk):
 
     unsaid = False  # a part of it does not say its content
 
+    def __init__(self, root: Any) -> None:
+        super().__init__(root)
+        self.snapshot = self.snapshot, self.marks
+
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         kind: Any = type(value)
         if kind in _PLAIN_TYPES:
-            return mark(value), value
+            return super().look(value, label, at, put, named)
         if issubclass(kind, torch.nn.Module):
             return self.identity(value)
         if issubclass(kind, (weakref.ref, *weakref.ProxyTypes)):

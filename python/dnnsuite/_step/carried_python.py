@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Python values of an array's modules, carried between the array and its shards."""
+"""Python values of an array's modules, carried between the array and its shards.
+
+A shard that is not the array has a copy of its modules. What the user sets in the array goes to the copies before the
+next step, and what code sets in them, such as a counter, goes back after a step.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from .._fuse import (
     take_hooks,
     take_settings,
 )
-from .._state import PLAIN
+from .._state import PLAIN, alike
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .capture import NotPlain, PythonState, Recordings, guards, remembers
@@ -63,13 +67,13 @@ class CarriedPython:
             self.differing = ""
         self._arrays, self._state = arrays, state
 
-    def outdated(self, known: Recordings) -> bool:
+    def outdated(self, recordings: Recordings) -> bool:
         """Return True if models were edited in place since the last call, and the shards keep more of theirs than
-        tensors, or recordings are `known` that depend on the values of tensors."""
+        tensors, or one of the `recordings` depends on the values of tensors."""
         before, self._edits = self._edits, EditsInPlace.count
         if self._edits == before:
             return False
-        return known.depend_on_values or any(loops(one) or remembers(one) for one in self._arrays)
+        return recordings.depend_on_values or any(loops(one) or remembers(one) for one in self._arrays)
 
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard all that `outdated` and `changed` look at; False in a pause."""
@@ -175,7 +179,7 @@ class CarriedPython:
             for key, value in list(vars(parts[0][0]).items()):
                 if key[0] == "_" or isinstance(value, _NO_SETTINGS):
                     continue
-                if all(_alike(noted.get(key, noted), vars(part).get(key)) for part, noted in parts):
+                if all(alike(noted.get(key, noted), vars(part).get(key)) for part, noted in parts):
                     continue
                 if key in vars(mine).get("extra_attributes", ()):  # the user's own: `Divergence` looks at these
                     continue
@@ -208,17 +212,13 @@ class CarriedPython:
         return True
 
 
-def _alike(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(b, PLAIN) and type(a) is type(b) and bool(a == b))
-
-
 def _noted(layer: torch.nn.Module) -> tuple[torch.nn.Module, dict[str, Any]]:
     return layer, dict(vars(layer))
 
 
 def _of_all(what: str, values: Sequence[Any]) -> Any:
     """Return the one value that a forward has set in all shards."""
-    if all(isinstance(value, _SETTINGS) and _alike(values[0], value) for value in values):
+    if all(isinstance(value, _SETTINGS) and alike(values[0], value) for value in values):
         return values[0]
     raise InvalidArgument(
         f"the forward sets {what}, to another value for some models than for others or to a "

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Shards of an array, each with its captured step."""
+"""One division of an array's models into shards, each with its captured step.
+
+It is replaced as a whole where modes, hooks, parameters or autocast have changed, so that no shard keeps what belonged
+to another division; recordings that still fit are found again (`capture/library.py`).
+"""
 
 from __future__ import annotations
 
@@ -58,7 +62,7 @@ class Deal:
         replays: maker of replays of recorded steps; None to run every step as written.
         flush: a context for each step.
         autocast: the autocast of the thread that asks for steps.
-        known: recordings that shards may share; None if each records for itself.
+        recordings: those that shards may share; None if each records for itself.
         ahead: the first shard is recorded ahead of others of its width, and the rest of the models runs as written.
         trusted: steps of all models have shown that the code moves nothing that cannot be put back.
 
@@ -73,7 +77,7 @@ class Deal:
         replays: Scripts | CudaGraphs | None,
         flush: Callable[[], AbstractContextManager[Any]],
         autocast: Autocast,
-        known: Recordings | None = None,
+        recordings: Recordings | None = None,
         ahead: bool = False,
         trusted: bool = False,
     ) -> None:
@@ -87,7 +91,7 @@ class Deal:
         self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
         self._captured = [
-            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, known, self._reach)
+            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, recordings, self._reach)
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
@@ -109,6 +113,11 @@ class Deal:
                 if mode.startswith(start):
                     return mode
         return "warming up" if self.ahead else "captured"
+
+    @property
+    def recordings(self) -> int:
+        """Number of recordings that a shard can replay."""
+        return len(set().union(*(captured.programs() for captured in self._captured)))
 
     @property
     def unsettled(self) -> str:

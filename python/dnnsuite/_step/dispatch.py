@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Threads of a StepRunner and the thread of its caller: which of them run a step."""
+"""Choice of the thread that runs a step: those of a StepRunner, or its caller's.
+
+Threads pay only for steps that are longer than handing them over takes, so both ways are timed. A step that may run
+Python always runs in the caller's thread, where no other step is under way.
+"""
 
 from __future__ import annotations
 

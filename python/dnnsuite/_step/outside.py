@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Arrays and tensors that a step sees outside of its batch and of the array that it is given."""
+"""Arrays and tensors that a step sees outside of its batch and of the array that it is given.
+
+Steps of several threads run while their caller does other things: what it writes into such a tensor would be seen by
+some of them, and is refused. Another array that a loss function computes with has no shards, so then there are none.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Runner of an array's training steps, spread over threads by model."""
+"""The `StepRunner`: what happens before, in and after a step, in order.
+
+It asks guards whether all is as it was, divides the models into shards again if it is not (`deal.py`), lets an audit
+take the place of a step (`capture/audit.py`), and hands the step to threads (`dispatch.py`). How a shard takes its step
+is told in `capture/step.py`.
+"""
 
 from __future__ import annotations
 
@@ -190,7 +195,7 @@ class StepRunner(NotCopied):
         # Steps of all models show whether the code moves what cannot be put back: None before, False while they do.
         self._trusted: bool | None = None
         self._scripts = Scripts()
-        self._known = Recordings(shared=all(one is None for one in self._scalers))
+        self._recordings = Recordings(shared=all(one is None for one in self._scalers))
 
     def _set_up(self, array: torch.nn.Module, optimizers: Each, before: ShardWidths | None) -> None:
         """Choose a width for `array`, after that of `before`, deal it out and start the threads, or change nothing."""
@@ -251,8 +256,8 @@ class StepRunner(NotCopied):
         replays: Scripts | CudaGraphs | None = None
         if capture:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
-        known, autocast = self._known if self._on_cpu else None, autocast_now(self._device)
-        return Deal(shards, self._loss_functions, replays, self._flush, autocast, known, rest > 0, bool(self._trusted))
+        recordings, autocast = self._recordings if self._on_cpu else None, autocast_now(self._device)
+        return Deal(shards, self._loss_functions, replays, self._flush, autocast, recordings, rest > 0, bool(self._trusted))
 
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""
@@ -512,7 +517,7 @@ class StepRunner(NotCopied):
     def _discard(self, why: str) -> None:
         """Forget what was recorded, and record nothing until `refresh`."""
         self.synchronize()
-        self._known.discard()
+        self._recordings.discard()
         self._forget()
         self._stale = why
         self._set_up(self._array, self._optimizers, self._widths)
@@ -522,7 +527,7 @@ class StepRunner(NotCopied):
         or autocast has changed since the last step."""
         self._guards, self._steady = None, False
         known = self._modes.hold() and self._code.hold() and not self._updates.changed() and self._follow_memory()
-        if not known or self._python.differing or self._python.outdated(self._known):
+        if not known or self._python.differing or self._python.outdated(self._recordings):
             self._set_up_anew(by_models=known and bool(self._python.differing), value=self._python.differing)
             return
         self._deal.look()
@@ -548,7 +553,7 @@ class StepRunner(NotCopied):
         """Divide the array again; where the models' own code, or another `value` of a user's, asks for it in each step,
         no recording would ever serve: record none."""
         self.synchronize()
-        self._known.edited()
+        self._recordings.edited()
         self._set_ups = self._set_ups + 1 if by_models else 0
         if not by_models:
             self._in_doubt = 0  # the caller has changed something, so that the warm-up begins again
@@ -608,6 +613,13 @@ class StepRunner(NotCopied):
         return chosen_loop(self._array) if self._loop is None else self._loop
 
     @property
+    def recordings(self) -> int:
+        """Number of recordings that the models of the last step can be replayed with, each counted once if several
+        shards share it; 0 if steps are eager. It grows when a batch of another layout, a new Python value or another
+        path through the code makes a recording."""
+        return 0 if self._way.startswith("eager") else self._deal.recordings
+
+    @property
     def audits_passed(self) -> int:
         """Number of replayed steps that were run both ways, and left the same bits."""
         return self._audits.passed
@@ -636,6 +648,7 @@ class StepRunner(NotCopied):
         optimizers, _, _ = in_parts(given, self._loss_functions, self._scalers)
         with interrupted_at_the_end():
             self.synchronize()
+            self._recordings.discard()
             self._forget()
             self._set_up(self._array if array is None else array, optimizers, self._widths)
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Part of an array, as an array of its own that shares the storage."""
+"""Part of an array, as an array of its own that shares the storage.
+
+A shard has names for the tensors that stay from step to step (`roles`) and describes all else that its steps depend on
+(`facts`): by these a recording of one shard is found for another, and bound to its tensors.
+"""
 
 from __future__ import annotations
 

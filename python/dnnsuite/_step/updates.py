@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Optimizers of a step: hooks, current hyper-parameters, and parameters that the array no longer has."""
+"""Optimizers of a step: hooks, current hyper-parameters, and parameters that the array no longer has.
+
+Hyper-parameters are read when a step is asked for and are inputs of its recording, so a schedule records nothing.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from .cuda import CudaRepeat
 from .guards import put_back, tensors_left
 from .python_state import python_values
 from .script import described
-from .watch import StepWatch
+from .watched_step import StepWatch
 
 _LOOKED_INTO = (torch.Tensor, torch.nn.Module, type, types.ModuleType, types.FunctionType, types.MethodType)
 _SHOWN = 3  # values that a message names

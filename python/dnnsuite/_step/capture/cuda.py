@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""A step as a CUDA graph: one launch for all of its kernels."""
+"""A step as a CUDA graph: one launch for all of its kernels.
+
+`CudaGraphs` makes replays as `Scripts` does for a CPU (`script.py`), by running the step's code once more under a
+capture: a graph has the addresses of one shard's tensors, and serves no other.
+"""
 
 from __future__ import annotations
 
@@ -290,7 +294,7 @@ class CudaGraph:
     def __init__(
         self, device: CudaDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
     ) -> None:
-        self._device = device
+        self._device, self.program = device, object()  # one of its own: a graph knows the addresses of one shard
         batch_tensors = guards.flatten(batch)[0]
         self._given, self._places = len(batch_tensors), list(recording.left)
         self._left: dict[tuple[int, str], torch.Tensor] = {}

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Progress of the capture of one layout of batch, and exchange of recordings with the steps of other shards."""
+"""`Attempt` and `Way`: how far the capture of one layout of batch has come, and the recording of one path through it.
+
+`Exchange` takes over recordings of other shards for an attempt, and offers its own, so that one shard records for all
+that are alike, and the others wait for it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ class Exchange:
 
     Args:
         subject: the shard; None if it shares nothing.
-        known: the recordings of all shards; None if each keeps its own.
+        recordings: those of all shards; None if each keeps its own.
         reach: values and objects that the code can see.
         numbers: those that change between steps.
     """
@@ -35,22 +39,22 @@ class Exchange:
         self,
         array: torch.nn.Module,
         subject: Shard | None,
-        known: Recordings | None,
+        recordings: Recordings | None,
         reach: Reach,
         numbers: ChangingNumbers,
     ) -> None:
-        self._array, self._subject, self._known, self._numbers = array, subject, known, numbers
+        self._array, self._subject, self._recordings, self._numbers = array, subject, recordings, numbers
         self._readers, self._code = tuple(reach.readers), reach.code
         self._modules = [type(module) for _, module in guards.modules_of(array)]
         self._facts: Facts = ()
         self.leaves = False  # a step leaves tensors in attributes of modules
-        if known is not None:
-            numbers.go_on_with(known.numbers_of((self._code, self._modules)))
+        if recordings is not None:
+            numbers.go_on_with(recordings.numbers_of((self._code, self._modules)))
 
     def note_numbers(self) -> None:
         """Remember which numbers change, for shards that are made after an edit."""
-        if self._known is not None and (self._numbers.places or self._numbers.why is not None):
-            self._known.note_numbers((self._code, self._modules), self._numbers.places)
+        if self._recordings is not None and (self._numbers.places or self._numbers.why is not None):
+            self._recordings.note_numbers((self._code, self._modules), self._numbers.places)
 
     def forget_facts(self) -> None:
         """Read the facts of the shard anew: it has changed."""
@@ -64,21 +68,21 @@ class Exchange:
             values: those that the readers have read for this step.
             first: stage of a step that nobody has recorded.
         """
-        known, subject = self._known, self._subject
-        if known is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
+        recordings, subject = self._recordings, self._subject
+        if recordings is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
             attempt.stage = first
             return
         if not attempt.facts:
-            self._facts = self._facts or self._facts_of(subject, known.era)
+            self._facts = self._facts or self._facts_of(subject, recordings.era)
             seen = repr(self._numbers.rest_seen(values))  # 1 is not 1.0
             attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
-        found = known.find(attempt.facts) or known.adopt(attempt.facts, self._objects())
+        found = recordings.find(attempt.facts) or recordings.adopt(attempt.facts, self._objects())
         if self._take_over(found, attempt):
             return
-        if not found and not known.lead(attempt.facts, self):
+        if not found and not recordings.lead(attempt.facts, self):
             attempt.stage = "wait"
             return
-        pattern = known.pattern(attempt.facts)
+        pattern = recordings.pattern(attempt.facts)
         attempt.stage = "record"
         if pattern is not None:
             subject.prepare(pattern.plans)
@@ -95,9 +99,9 @@ class Exchange:
     def take_since(self, attempt: Attempt) -> bool:
         """Take over recordings that other shards have made meanwhile, of other paths of `attempt`; return True if there
         are."""
-        if self._known is None or not attempt.facts:
+        if self._recordings is None or not attempt.facts:
             return False
-        return self._take_over(self._known.find(attempt.facts), attempt)
+        return self._take_over(self._recordings.find(attempt.facts), attempt)
 
     def _take_over(self, found: Sequence[Proven], attempt: Attempt) -> bool:
         """Replay recordings of the step of `attempt` from now on: its only one, or one for each way that it takes;
@@ -123,10 +127,10 @@ class Exchange:
 
     def follows(self, way: Way) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
-        if self._known is None or way.replay is None:
+        if self._recordings is None or way.replay is None:
             return False
         made = way.made = self.proven(way)
-        if made is None or not self._known.follows(made):
+        if made is None or not self._recordings.follows(made):
             return False
         self.keep(way, made)
         way.recording = None
@@ -143,17 +147,19 @@ class Exchange:
 
     def keep(self, way: Way, made: Proven | None) -> None:
         """Offer a recording to other shards."""
-        if self._known is None or not way.facts:
+        if self._recordings is None or not way.facts:
             return
         if made is not None and self._subject is not None:
-            now = self._facts_of(self._subject, self._known.era)  # what the first step has set is there for the next
-            self._known.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
+            now = self._facts_of(
+                self._subject, self._recordings.era
+            )  # what the first step has set is there for the next
+            self._recordings.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
         self.give_up(way, alone=made is None or not made.settled)
 
     def give_up(self, attempt: Attempt | Way, alone: bool = True) -> None:
         """Let other shards try the step of `attempt`; with `alone` each for itself."""
-        if self._known is not None and attempt.facts:
-            self._known.give_up(attempt.facts, self, alone)
+        if self._recordings is not None and attempt.facts:
+            self._recordings.give_up(attempt.facts, self, alone)
 
 
 def _torch_state() -> tuple[Any, ...]:

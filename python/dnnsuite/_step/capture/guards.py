@@ -18,7 +18,7 @@ import torch
 from ..._C import Guards
 from ..._C import flatten as flattened
 from ..._fuse import attributes_alone, models_apart, numbers_read, tensors_in
-from ..._state import PLAIN
+from ..._state import PLAIN, mark
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, physical
@@ -26,7 +26,7 @@ from ..batches import opened
 from .reach import Reach
 from .stand_ins import NUMBERS
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+_PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
 _PLAIN_TYPES = frozenset(PLAIN)
 _HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
@@ -173,7 +173,12 @@ def flatten(batch: Any) -> tuple[list[torch.Tensor], tuple[Any, ...] | None, tup
 
     The signature is None if a value cannot be compared.
     """
-    return flattened(batch, torch.Tensor, _PLAIN, NUMBERS, opened)
+    return flattened(batch, torch.Tensor, _PLAIN, NUMBERS, _opened)
+
+
+def _opened(value: Any) -> Any:
+    """Take a part of a batch apart; a complex number by its text, for zeros of both signs are equal."""
+    return ((repr(value),), ()) if isinstance(value, complex) else opened(value)
 
 
 def reach_of(
@@ -333,7 +338,7 @@ class _Facts:
     def of(self, value: Any) -> Any:
         """Make such a copy of `value`."""
         if isinstance(value, PLAIN):
-            return type(value), value
+            return mark(value), value
         if isinstance(value, types.FunctionType):
             return value, value.__code__, self.of(vars(value))
         if isinstance(value, _SELF_COPIES):

@@ -182,11 +182,10 @@ class SharedRecordings:
             others = [(o, one) for o, one in self._known if one.key != made.key]
             self._known = [*others, (seen, made)][-_MOST:]
 
-    def discard(self, proven: Sequence[Proven]) -> None:
-        """Forget recordings, and those of which one may be the same."""
-        keys = [one.facts for one in proven]
+    def discard(self) -> None:
+        """Forget all: something has changed that no guard sees, and any of them may depend on it."""
         with self._lock:
-            self._known = [(seen, one) for seen, one in self._known if one.facts not in keys]
+            self._known = []
 
     def find(self, objects: Sequence[Any], facts: Facts) -> list[Proven]:
         """Find the recordings of the same step, one for each way through it."""
@@ -238,9 +237,9 @@ class Recordings:
         self._numbers = code, tuple(places)
 
     def discard(self) -> None:
-        """Forget all recordings, for other runners, too: one of them is stale."""
+        """Forget all recordings, also those for later runners: one of them is stale, or may be."""
         with self._lock:
-            SHARED.discard(self._proven)
+            SHARED.discard()
             self._proven = []
 
     def edited(self) -> None:

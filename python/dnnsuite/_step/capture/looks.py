@@ -25,9 +25,13 @@ _HEAVY = ("mm", "bmm", "addmm", "baddbmm", "convolution", "attention", "dnnsuite
 
 
 class Replay(Protocol):
-    """Replay of a step on the step's own tensors; `guard`, if any, tells whether it is right for them."""
+    """Replay of a step on the step's own tensors; `guard`, if any, tells whether it is right for them. `program` is the
+    recording that it shares with the replays of other shards."""
 
     guard: Replay | None
+
+    @property
+    def program(self) -> Any: ...
 
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor: ...
 
@@ -171,6 +175,7 @@ class CheckedReplay:
 
     def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
         self.replay, self.changed = replay, list(changed)
+        self.program = replay.program
         self.guard: Replay | None = None
 
     def written(self) -> Sequence[torch.Tensor]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from ..._state import Put, mark
+from ..._state import Put, alike, mark
 from ..batches import with_parts
 from .arithmetic import Arithmetic, Trace
 from .hidden_reads import is_special
@@ -77,7 +77,7 @@ class ChangingNumbers:
     def hold(self, before: HeldState, now: HeldState) -> None:
         """Take note of numbers that differ between two Python states."""
         for key, value in now.items():
-            if is_number(value) and not _alike(before.get(key), value):
+            if is_number(value) and not alike(before.get(key), value):
                 self._add(HeldNumber(*key))
 
     def _add(self, place: Place) -> None:
@@ -172,16 +172,12 @@ class ChangingNumbers:
         )
 
 
-def _alike(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and bool(a == b)
-
-
 def _differing(a: Any, b: Any, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yield the paths at which two copies differ, as far down as they have the same form."""
     if type(a) is tuple and type(b) is tuple and len(a) == len(b):
         for number, (x, y) in enumerate(zip(a, b, strict=True)):
             yield from _differing(x, y, (*path, number))
-    elif not _alike(a, b):
+    elif not alike(a, b):
         yield path
 
 
@@ -218,14 +214,14 @@ class BatchNumbers(Reader):
         self._held, self._replaced = numbers, False
 
     def __call__(self) -> Any:
-        return self._held
+        return self._held, tuple(map(mark, self._held))
 
     def _replace(self, value: Any) -> None:
         self._held, self._replaced = value, True
 
     def places(self) -> Iterator[tuple[tuple[int, ...], Any, Put]]:
         for place, value in enumerate(self._held):
-            yield (place,), value, partial(self._replace_one, place)
+            yield (0, place), value, partial(self._replace_one, place)
 
     def _replace_one(self, place: int, value: Any) -> None:
         self._replace((*self._held[:place], value, *self._held[place + 1 :]))

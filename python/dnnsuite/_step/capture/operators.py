@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Facts of an operator's schema that a recording needs, read once for each operator."""
+"""Facts of an operator's schema that a recording needs, read once for each operator: what it writes, views and draws.
+
+They decide whether it may be recorded at all, and whether a replay may leave it out.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import torch
 
 from ..._C import Guards
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
-from ..._state import PLAIN, Walk, hides_state, holds_lookalikes, holds_others, mark, slots_of
+from ..._state import PLAIN, Walk, alike, hides_state, holds_lookalikes, holds_others, slots_of
 from ...nn.array_module import ArrayModule
 from .guards import GuardTable, is_bare_or_named, is_state, modules_of
 from .held_objects import HeldObjects
@@ -73,7 +73,7 @@ class Holder:
     def changes(self) -> dict[Any, Any]:
         """Collect new and changed values by attribute, key or index; `_GONE` for those removed."""
         now, before = _items(self.held), _items(self.known)
-        found = {key: value for key, value in now.items() if key not in before or not _same(value, before[key])}
+        found = {key: value for key, value in now.items() if key not in before or not alike(value, before[key])}
         found |= {key: _GONE for key in before if key not in now}
         return {key: value for key, value in found.items() if len(self.path) > 1 or is_state(key, value)}
 
@@ -94,10 +94,6 @@ _GONE = _Gone()
 
 def _items(held: Any) -> dict[Any, Any]:
     return held if isinstance(held, dict) else dict(enumerate(held))
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (mark(a) == mark(b) and type(a) is type(b) and isinstance(a, _PLAIN) and bool(a == b))
 
 
 def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Record the operators of one training step, below autograd."""
+"""Record the operators of one training step, below autograd.
+
+A dispatch mode sees the operators of forward, backward and update alike, with all that autograd and autocast add: a
+replay needs neither.
+"""
 
 from __future__ import annotations
 

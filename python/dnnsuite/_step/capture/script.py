@@ -139,14 +139,14 @@ class Script:
     _leave: Callable[[Any], None] | None = None
 
     def __init__(self, plan: ReplayPlan) -> None:
-        self._program = program_of(plan)
+        self.program = program_of(plan)
         self.plan = plan
         self._keep(list(plan.static.values()), plan.roots)
 
     def _keep(self, static: list[torch.Tensor], begin: Mapping[int, torch.Tensor]) -> None:
         """Run on these tensors from now on. Note where the memory of those is that views were made of: `.data = ...`
         gives them another."""
-        self._static, self._run = static, self._program.on(static)
+        self._static, self._run = static, self.program.on(static)
         viewed = {slot for call in self.plan.views for slot in slots_of(call.arguments)} & self.plan.external
         self._begin = {slot: begin[slot] for slot in viewed if slot in begin}
         self._addresses = list(map(torch.Tensor.data_ptr, self._begin.values()))

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Captured training step: recorded, compared with the step as written, then replayed without Python."""
+"""The captured step of one shard: for each step it chooses between a replay, a recording and a comparison.
+
+Recordings are found first by the Python values that the code reads (`_shelf`), then by the layout of the batch
+(`Attempt`), then by the path that the step takes (`Way`). A change of a value so costs nothing when it comes back.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ from .record import WritesElsewhere
 from .script import NotScriptable, Scripts
 from .stand_ins import is_number
 from .unseen import Unseen
-from .watch import StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watched_step import StepInputs, StepWatch, Train, refuse_writes_under_reads
 
 if TYPE_CHECKING:
     from ..shard import Shard
@@ -60,12 +64,12 @@ class CapturedStep:
         state: Callable[[], Mapping[str, torch.Tensor]],
         replays: Scripts | CudaGraphs,
         subject: Shard | None = None,
-        known: Recordings | None = None,
+        recordings: Recordings | None = None,
         reach: Reach | None = None,
     ) -> None:
         """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
-        optimizer state. `subject` and `known` are given where recordings are shared with other shards, `reach` if it is
-        known."""
+        optimizer state. `subject` and `recordings` are given where other shards may use what this one records, `reach`
+        if it is known."""
         self._given = BatchNumbers()
         self._train, self._array, self._replays = on_filled(replays.steps(train, array), self._given), array, replays
         reach = copy.copy(reach or guards.reach_of(function, array))
@@ -77,7 +81,7 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
-        self._exchange = Exchange(array, subject, known, shared, self._numbers)
+        self._exchange = Exchange(array, subject, recordings, shared, self._numbers)
         self._unseen = Unseen(shared)
         self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
@@ -142,6 +146,14 @@ class CapturedStep:
             return False
         return self._wants_alone or (bool(self._numbers.places) and not self.replayed)
 
+    def programs(self) -> set[Any]:
+        """Collect the programs of all recordings that can be replayed, now or once earlier Python values are back."""
+        inputs = tuple(self._numbers.places)  # recordings from before a number became an input serve no more
+        shelf = [kept for key, kept in list(self._shelf.items()) if key[-1] == inputs]
+        attempts = [attempt for kept in shelf for attempt in list(kept.values())]
+        ways = [way for attempt in attempts for way in attempt.paths if way.stage == "replay"]
+        return {way.replay.program for way in ways if way.replay is not None}
+
     def read(self) -> list[Any]:
         """Read all values that the code can see outside of its arguments."""
         return [read() for read in self._readers]
@@ -174,7 +186,7 @@ class CapturedStep:
         if not turned:
             self._turn_to_another_way()
         self._given.take(numbers)
-        attempt = self._attempt(key, [*(self.read() if seen is None else seen), numbers])
+        attempt = self._attempt(key, [*(self.read() if seen is None else seen), self._given()])
         self._numbers.begin(self._values or ())
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)

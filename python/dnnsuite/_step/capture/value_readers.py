@@ -66,7 +66,8 @@ class Reader:
         self._guard_place(guards)
         held = self.held()
         if type(held) not in _PLAIN_TYPES:
-            guards.result(self._walked(held).same)
+            same = self._walked(held).same
+            guards.result(same if same() else object)  # another object each time: what never equals its copy is "no"
 
     def _walked(self, held: Any) -> Walk:
         walk = self._walk
@@ -108,9 +109,11 @@ def of_fixed(scope: Scope, value: Any, where: str) -> Reader:
 
 
 def of_attribute(scope: Scope, holder: Any, where: str, name: str) -> Reader:
-    """Read an attribute that is computed, such as `torch.backends.cudnn.benchmark` or a function's defaults."""
+    """Read an attribute that is computed, such as `torch.backends.cudnn.benchmark` or a function's defaults: these are
+    a tuple, and an equal one may hold True in the place of 1."""
     read, put = partial(getattr, holder, name), partial(setattr, holder, name)
-    return Reader(scope, where, name, read, put, lambda guards: guards.attribute(holder, name))
+    by_identity = isinstance(holder, types.FunctionType)
+    return Reader(scope, where, name, read, put, lambda guards: guards.result(read, by_identity))
 
 
 def of_result(scope: Scope, function: Callable[[], Any], where: str) -> Reader:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Eager steps, watched: recorded, and compared with a replay from the same state.
 
-Steps with numbers as inputs are recorded twice, with stand-ins for the numbers and without.
+The first recording of a list of operators is used only after such a comparison. Steps with numbers as inputs are
+recorded twice, with stand-ins for the numbers and without: the two must call the same operators.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 import torch
 
 from dnnsuite._step.capture.record import StepRecorder
-from dnnsuite._step.capture.watch import refuse_writes_under_reads
+from dnnsuite._step.capture.watched_step import refuse_writes_under_reads
 
 
 def test_a_step_that_writes_into_its_batch_is_refused():
