@@ -256,8 +256,9 @@ class StepRunner(NotCopied):
         replays: Scripts | CudaGraphs | None = None
         if capture:
             replays = self._scripts if self._on_cpu else CudaGraphs(CudaDevice(self._home))
-        recordings, autocast = self._recordings if self._on_cpu else None, autocast_now(self._device)
-        return Deal(shards, self._loss_functions, replays, self._flush, autocast, recordings, rest > 0, bool(self._trusted))
+        shared, autocast = self._recordings if self._on_cpu else None, autocast_now(self._device)
+        losses, trusted = self._loss_functions, bool(self._trusted)
+        return Deal(shards, losses, replays, self._flush, autocast, shared, rest > 0, trusted)
 
     def _run(self, deal: Deal, width: int) -> None:
         """Run steps of `deal` from now on. No step may be under way."""

@@ -156,7 +156,7 @@ def _is_as_in(
     (_, *inner), key = place
     part = vars(module).get("_root", module).get_submodule(name.partition("model ")[2].partition(".")[2])
     path = (next(number for number, one in enumerate(held) if one is part), *inner)
-    return (path, key) in without and (value is _GONE or _same(_at(held, path)[key], value))
+    return (path, key) in without and (value is _GONE or alike(_at(held, path)[key], value))
 
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
