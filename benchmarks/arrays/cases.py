@@ -46,6 +46,7 @@ from dnnsuite import optim
 
 PEERS = ("loop", "loop_cl", "vmap")
 _LR = 1e-4
+_BY_HAND = 48  # steps until an array has chosen between all models at once and a loop: some of them are loops
 _SETTLED, _SETTLED_S = 64, 20.0  # steps and seconds until every choice is made, at most
 Step = Callable[[], object]
 After = Callable[[torch.nn.Module], object]
@@ -175,7 +176,7 @@ def measured(case: Any, B: int, rounds: int, segment_s: float, fixed: bool) -> d
     except Exception as error:
         found["no vmap"] = str(error).splitlines()[0][:60]
     found_ways["hand"] = hand(models, batch, after)
-    for _ in range(8):
+    for _ in range(_BY_HAND):
         found_ways["hand"]()
     made: dict[str, dnnsuite.StepRunner] = {}
     made["runner"], found_ways["runner"] = runner(models, batch, after)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.kept_state import KeptState, SharedNumbers
+from dnnsuite._fuse.code.kept_state import KeptState, LastKept, SharedNumbers
 from helpers import assert_near, make_models
 
 
@@ -57,6 +57,68 @@ def test_what_was_kept_is_put_back():
     assert not array.queue
     assert not kept.numbers.moved()
     assert random.random() == first
+
+
+class Settings:
+    def __init__(self):
+        self.levels = {"low": [1.0]}
+
+
+class Draws(torch.nn.Module):
+    """Keeps its state before every call, for its code may draw; some inputs make it begin anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.settings, self.log = torch.nn.Linear(4, 4), Settings(), []
+
+    def forward(self, x, looks=False):
+        self.log.append(len(self.log))
+        level = self.settings.levels["low"]
+        level[0] += 1
+        y = self.fc(x) * level[0] + len(self.log)
+        if looks and y.sum() > 0:  # another way in each model
+            y = y * 2
+        return torch.randn_like(y) if looks is None else y
+
+
+CHANGES = {
+    "an element": lambda root: root.log.append(1),
+    "a nested object": lambda root: root.settings.levels.update(high=[2.0]),
+    "a deeper one": lambda root: root.settings.levels["low"].append(1.0),
+    "an attribute": lambda root: root.__dict__.update(more=1),
+    "a flag": lambda root: root.fc.weight.requires_grad_(False),
+    "a hook": lambda root: root.fc.register_forward_hook(lambda *_: None),
+    "a part": lambda root: root.add_module("other", torch.nn.ReLU()),
+    "a parameter": lambda root: root.fc._parameters.update(bias=None),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_attributes_are_kept_anew_once_something_has_changed(what):
+    root = dnnsuite.fuse([Draws() for _ in range(2)])._root
+    last = LastKept()
+    kept = last.of(root, True)
+    assert last.of(root, True) is kept
+    assert last.of(copy.deepcopy(root), True) is not kept
+    last = copy.deepcopy(LastKept())
+    kept = last.of(root, True)
+    CHANGES[what](root)
+    assert last.of(root, True) is not kept
+
+
+def test_a_late_call_that_begins_anew_has_the_state_that_users_have_left():
+    models = make_models(Draws, 3)
+    array, x = dnnsuite.fuse(models), torch.randn(3, 2, 4)
+    for step in range(6):
+        if step in (2, 4):
+            array.settings.levels["low"][0] = float(step)
+            array.log.clear()
+        output = array(x, looks=step == 5)
+        for index, model in enumerate(models):
+            if step in (2, 4):
+                model.settings.levels["low"][0] = float(step)
+                model.log.clear()
+            assert_near(output[index], model(x[index], looks=step == 5))
 
 
 def test_a_later_forward_keeps_what_the_first_changed():
