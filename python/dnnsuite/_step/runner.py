@@ -13,7 +13,7 @@ import torch
 from .. import _memory as memory
 from .. import _under_way as under_way
 from .._C import Guards
-from .._fuse import analysed_once, asks_for_numbers, chosen_loop, take_from_models
+from .._fuse import analysed_once, asks_for_numbers, chosen_loop, run_apart, take_from_models
 from .._fuse import width as array_width
 from .._thawed import put_off
 from .._torch import mark_stepped, tree_leaves
@@ -312,6 +312,8 @@ class StepRunner(NotCopied):
             self._discard(self._deal.unsettled)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
+        if self._widths.searching and run_apart(self._array):
+            self._widths.begin_narrow()
         timed = self._widths.follow(None if ragged else batch, parted)
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)

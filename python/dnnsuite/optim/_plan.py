@@ -28,13 +28,14 @@ class StepPlan:
     def __init__(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> None:
         self.rule, self.params, self.state = rule, list(params), state
         rows = [state[p] for p in self.params]
-        _put_in_order(self.params, rows, ops.RULES[rule].states)
+        with hidden_from_modes():  # a recorder would take what is done once for a part of every step
+            _put_in_order(self.params, rows, ops.RULES[rule].states)
         self.changes = getattr(state, "changes", 0)
         self.takes = ops.RULES[rule]
         names = (*self.takes.states, *self.takes.scalars)
         self.slots = [(rows, [name] * len(rows), [row[name] for row in rows]) for name in names]
         self.pointers = self._pointers()  # `.data = ...` gives a tensor another memory
-        with hidden_from_modes():  # a recorder would take what is made once for a part of every step
+        with hidden_from_modes():
             self.batches = [
                 _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
                 for places in _alike(self.params)
@@ -244,8 +245,12 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
 
 def _has_gaps(t: torch.Tensor) -> bool:
     """Return True if no order of dimensions makes each model's part contiguous."""
-    one = ops.as_real(t.detach())[:1]
-    return not one.permute(memory_order(one)).is_contiguous()
+    step = 1
+    for place in reversed(memory_order(t)[1:]):
+        if t.size(place) > 1 and t.stride(place) != step:
+            return True
+        step *= t.size(place)
+    return False
 
 
 def _put_in_order(params: Sequence[torch.Tensor], rows: Sequence[Any], names: Sequence[str]) -> None:
