@@ -244,20 +244,22 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def _has_gaps(t: torch.Tensor) -> bool:
-    """Return True if no order of dimensions makes each model's part contiguous."""
-    step = 1
+    """Return True if no order of dimensions makes each model's part contiguous. Elements that share memory are none of
+    this function's: the operator refuses them."""
+    step, gaps = 1, False
     for place in reversed(memory_order(t)[1:]):
-        if t.size(place) > 1 and t.stride(place) != step:
-            return True
+        if t.size(place) > 1 and t.stride(place) == 0:
+            return False
+        gaps = gaps or (t.size(place) > 1 and t.stride(place) != step)
         step *= t.size(place)
-    return False
+    return gaps
 
 
 def _put_in_order(params: Sequence[torch.Tensor], rows: Sequence[Any], names: Sequence[str]) -> None:
     """Lay states out as their parameters lie, which `.data = ...` may have put in another order."""
     for parameter, row in zip(params, rows, strict=True):
-        order = memory_order(parameter) if parameter.dim() > 2 and not _has_gaps(parameter) else None
-        for name in names if order is not None else ():
+        order = memory_order(parameter)
+        for name in names if len(order) > 2 and not _has_gaps(parameter) else ():
             if row[name].dim() == parameter.dim() and not row[name][:1].permute(order).is_contiguous():
                 row[name] = row[name].permute(order).contiguous().permute(way_back(order))
 
