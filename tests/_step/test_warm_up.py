@@ -131,7 +131,7 @@ def compared(make, steps, before=lambda model, step: None):
 
 def test_a_shape_by_values_is_given_up_when_its_second_recording_says_the_same():
     modes = compared(Routed, 6)
-    assert all(mode.startswith("eager: the shape of what aten.nonzero returns") for mode in modes[1:])
+    assert all(mode.startswith("eager: the shape of what aten.nonzero returns") for mode in modes[2:])
 
 
 def test_models_that_go_different_ways_by_values_are_captured_one_by_one():
@@ -146,7 +146,7 @@ def test_a_strength_on_a_schedule_is_followed_into_a_backward_pass():
 
     modes = compared(Adversarial, 24, set_strength)
     assert modes[-1] == "captured"
-    assert modes.count("captured") > 15
+    assert modes.count("captured") > 8
 
 
 def test_a_strength_that_the_model_itself_changes_is_each_models_own():

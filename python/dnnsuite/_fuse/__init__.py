@@ -16,7 +16,16 @@ from .edits import EditsInPlace, edition_of
 from .fusing import fuse, unfuse, width
 from .hooks import has_backward_hook, hooks_in, hooks_so_far, take_hooks
 from .left_tensors import joined, tensors_in
-from .loop_choice import asks_for_numbers, chosen_loop, differ_by_numbers, in_step, loops, run_in_a_loop, runs_of
+from .loop_choice import (
+    asks_for_numbers,
+    chosen_loop,
+    differ_by_numbers,
+    in_step,
+    loops,
+    run_apart,
+    run_in_a_loop,
+    runs_of,
+)
 from .rebound import arrays_in, holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
 from .rules import elementwise, gradients, own_numbers, quick, random, shapes  # noqa: F401
@@ -28,7 +37,7 @@ __all__ = [
     "arrays_in", "asks_for_numbers", "attributes_alone", "chosen_loop", "coverage", "differ_by_numbers", "edition_of",
     "fuse", "gives_own_memory", "has_backward_hook", "holds_module", "hooks_in", "hooks_so_far", "in_step",
     "is_in_a_model_apart", "is_record", "joined", "layers_set", "loops", "models_apart", "names_of_own",
-    "names_of_record", "narrow", "notes", "numbers_read", "plain_models_of", "reads_own_values", "run_in_a_loop",
-    "runs_of", "stack", "stands_in", "state_bytes", "take_from_models", "take_hooks", "take_notes", "take_settings",
-    "tensors_in", "unfuse", "unstack", "views", "width",
+    "names_of_record", "narrow", "notes", "numbers_read", "plain_models_of", "reads_own_values", "run_apart",
+    "run_in_a_loop", "runs_of", "stack", "stands_in", "state_bytes", "take_from_models", "take_hooks", "take_notes",
+    "take_settings", "tensors_in", "unfuse", "unstack", "views", "width",
 ]  # fmt: skip

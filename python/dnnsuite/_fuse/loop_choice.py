@@ -22,7 +22,7 @@ from ..ops.device import on_cpu
 from .code.call_user_code import check_width
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.joined_outputs import joined
-from .code.one_by_one import ModelParts
+from .code.one_by_one import ModelParts, plain_models_of
 from .code.plain_models import PlainModels, following
 from .single_model import parts_of
 
@@ -263,6 +263,13 @@ def loops(array: torch.nn.Module) -> bool:
     """Return True if the last call of an array that was told to run in a loop did so."""
     choice = _choice_of(array)
     return choice is not None and choice.looping
+
+
+def run_apart(array: torch.nn.Module) -> bool:
+    """Return True if the models of `array` run one by one, with all of their code, which sets nothing in them."""
+    root = array.__dict__.get("_root", array)
+    report, plain = root.__dict__.get("_fused_report"), [*plain_models_of(array), *plain_models_of(root)]
+    return report is not None and bool(report.reason) and bool(plain) and not any(one.may_act for one in plain)
 
 
 def differ_by_numbers(array: torch.nn.Module) -> bool:

@@ -20,7 +20,7 @@ import torch
 from .. import _memory as memory
 from .. import _under_way as under_way
 from .._C import Guards
-from .._fuse import analysed_once, asks_for_numbers, chosen_loop, take_from_models
+from .._fuse import analysed_once, asks_for_numbers, chosen_loop, run_apart, take_from_models
 from .._fuse import width as array_width
 from .._thawed import put_off
 from .._torch import mark_stepped, tree_leaves
@@ -327,6 +327,8 @@ class StepRunner(NotCopied):
                 self._call_once(self.mode)
         captured, parted = self.mode == "captured", self._deal.parted
         audit = self._audits.due(captured)
+        if self._widths.searching and run_apart(self._array):
+            self._widths.begin_narrow()
         timed = self._widths.follow(None if ragged else batch, parted)
         if not timed and not ragged and self._dispatch.several:
             self._dispatch.choose(self._settle, captured, parted)

@@ -102,6 +102,13 @@ class ShardWidths:
             timed = self._follow_layout(layout_of(batch), batch)
         return timed and self.searching
 
+    def begin_narrow(self) -> None:
+        """Begin searches with one model, as they run one by one: in a wide shard each operator is recorded once for
+        each model."""
+        if not self._shares and self._asked.capture and self._order[0] > 1:
+            self._order.sort()
+            self._trials = {layout: trial for layout, trial in self._trials.items() if trial.done}
+
     def _follow_layout(self, layout: Layout, batch: Any = ()) -> bool:
         """Take the width for the layout of a batch; return True if the step may be timed."""
         if layout == self._layout:
@@ -140,7 +147,7 @@ class ShardWidths:
 
     @property
     def _trial(self) -> Trial[int] | None:
-        return None if self._layout is None else self._trials[self._layout]
+        return None if self._layout is None else self._trials.get(self._layout)
 
     def _part(self) -> None:
         """Give each model a shard of its own, unless the user has asked for a width."""
@@ -178,7 +185,7 @@ class ShardWidths:
                 trial.settle(1 if self._is_heavy(seconds) else self._wide)
             elif of_model > _HEAVY_STEP_S[captured]:
                 trial.settle(1, keep=True)
-            elif captured and width > 1 and of_model < _LIGHT_STEP_S:
+            elif captured and width == self._order[0] > 1 and of_model < _LIGHT_STEP_S:
                 trial.settle(width, keep=True)
         self.width = trial.now
 

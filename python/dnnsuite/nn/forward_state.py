@@ -49,7 +49,7 @@ class _State(threading.local):
         self.drew = False  # whether code of the models drew numbers
         self.drew_alone = False  # whether models that ran one by one drew from torch's generator
         self.reached: dict[Any, Any] | None = None  # code that the calls of the step under way can reach, by its roots
-        self.turns = 0  # times that code began anew, to run another way
+        self.turns = 0  # times that code began anew, to run another way, or was tried: no later step does the same
         self.keeping: Any = None  # the state that a module further out has kept, to begin anew
         self.checkpoints = 0  # checkpointed parts whose first run is under way
         self.may_stop = False  # a checkpoint runs again, and ends where autograd has all tensors it wants

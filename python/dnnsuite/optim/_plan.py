@@ -28,13 +28,14 @@ class StepPlan:
     def __init__(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> None:
         self.rule, self.params, self.state = rule, list(params), state
         rows = [state[p] for p in self.params]
-        _put_in_order(self.params, rows, ops.RULES[rule].states)
+        with hidden_from_modes():  # a recorder would take what is done once for a part of every step
+            _put_in_order(self.params, rows, ops.RULES[rule].states)
         self.changes = getattr(state, "changes", 0)
         self.takes = ops.RULES[rule]
         names = (*self.takes.states, *self.takes.scalars)
         self.slots = [(rows, [name] * len(rows), [row[name] for row in rows]) for name in names]
         self.pointers = self._pointers()  # `.data = ...` gives a tensor another memory
-        with hidden_from_modes():  # a recorder would take what is made once for a part of every step
+        with hidden_from_modes():
             self.batches = [
                 _Batch(self.takes, [self.params[i] for i in places], [rows[i] for i in places], places)
                 for places in _alike(self.params)
@@ -243,16 +244,22 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def _has_gaps(t: torch.Tensor) -> bool:
-    """Return True if no order of dimensions makes each model's part contiguous."""
-    one = ops.as_real(t.detach())[:1]
-    return not one.permute(memory_order(one)).is_contiguous()
+    """Return True if no order of dimensions makes each model's part contiguous. Elements that share memory are none of
+    this function's: the operator refuses them."""
+    step, gaps = 1, False
+    for place in reversed(memory_order(t)[1:]):
+        if t.size(place) > 1 and t.stride(place) == 0:
+            return False
+        gaps = gaps or (t.size(place) > 1 and t.stride(place) != step)
+        step *= t.size(place)
+    return gaps
 
 
 def _put_in_order(params: Sequence[torch.Tensor], rows: Sequence[Any], names: Sequence[str]) -> None:
     """Lay states out as their parameters lie, which `.data = ...` may have put in another order."""
     for parameter, row in zip(params, rows, strict=True):
-        order = memory_order(parameter) if parameter.dim() > 2 and not _has_gaps(parameter) else None
-        for name in names if order is not None else ():
+        order = memory_order(parameter)
+        for name in names if len(order) > 2 and not _has_gaps(parameter) else ():
             if row[name].dim() == parameter.dim() and not row[name][:1].permute(order).is_contiguous():
                 row[name] = row[name].permute(order).contiguous().permute(way_back(order))
 

@@ -126,3 +126,35 @@ def test_arrays_of_such_models_are_edited_copied_and_saved(hook):
     check_equal(array.eval(), [same[1], same[2], same[2]], x)
     for model, other in zip(dnnsuite.unfuse(array), same[1:], strict=False):
         torch.testing.assert_close(model(x), other(x))
+
+
+def test_outputs_that_transformers_collects_by_hooks_are_those_of_each_step():
+    dnnsuite.data.import_torchvision()
+    transformers = pytest.importorskip("transformers")
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 16}
+    config = transformers.LlamaConfig(vocab_size=20, max_position_embeddings=16, **sizes)
+
+    class Collected(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = transformers.LlamaModel(config)
+
+        def forward(self, x):
+            found = self.model(input_ids=x, output_hidden_states=True, use_cache=False)
+            return found.last_hidden_state.mean() + sum(state.square().mean() for state in found.hidden_states)
+
+    models = make_models(Collected, B)
+    array, alone = dnnsuite.fuse(copy.deepcopy(models)), [torch.optim.SGD(m.parameters(), lr=0.01) for m in models]
+    batches = torch.randint(20, (12, B, 2, 5))
+    optimizer = optim.SGD(array.parameters(), lr=0.01)
+    with dnnsuite.StepRunner(array, optimizer, lambda a, x: a(x), threads=1, width=B, audit=2) as runner:
+        for batch in batches:
+            losses = runner.step(batch).losses()
+            for model, own, x, loss in zip(models, alone, batch, losses, strict=True):
+                own.zero_grad()
+                expected = model(x)
+                expected.backward()
+                own.step()
+                torch.testing.assert_close(loss, expected.detach(), rtol=1e-4, atol=1e-4)
+        assert "hook" not in runner.mode
+        assert runner.audits_passed > 1

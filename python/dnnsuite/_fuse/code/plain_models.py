@@ -335,6 +335,7 @@ class PlainModels:
         Args:
             named: its code names what draws.
         """
+        state.turns += 1
         model = self._stranger()
         outside = KeptOutside(model, reachable(model, method_named(args)), [*args, *kwargs.values()])
         if outside.unknown:

@@ -182,7 +182,7 @@ class Attempt:
     facts: Facts = ()  # empty where no other shard has an interest
     warm: bool = False  # a step was made: state that is made late is there
     recording: StepRecording | None = None  # of a step as written, where numbers change
-    values: Any = None  # Python values of the modules before that
+    values: Any = None  # Python values of the modules after that
     ways: Any = None  # in which the modules' code ran in it
     paths: Paths = field(default_factory=Paths)  # a recording for each way that Python takes in a step
 

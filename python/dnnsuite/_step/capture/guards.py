@@ -52,8 +52,9 @@ def hooks_of(module: torch.nn.Module) -> list[Any]:
 
 def _only_computes(found: Any) -> bool:
     """Return True for torch's own hooks, as `weight_norm`, `spectral_norm` and `prune` set them: they only compute
-    tensors of their module, which a replay does as well. A user's hook may do anything."""
-    return type(found).__module__.startswith("torch.nn.utils.")
+    tensors of their module, which a replay does as well. Those of transformers collect outputs for the forward that is
+    under way, which ends with them. A user's hook may do anything."""
+    return str(getattr(found, "__module__", "")).startswith(("torch.nn.utils.", "transformers.utils.output_capturing"))
 
 
 def modules_of(array: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:

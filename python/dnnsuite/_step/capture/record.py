@@ -191,7 +191,7 @@ class StepRecorder(TorchDispatchMode):
                 return func(*args, **(kwargs or {}))
             if self.recording.refusal is not None and self._may_change is None:
                 return func(*args, **(kwargs or {}))  # nobody replays it: no more is written down
-            if self.hand is not None and any(type(one) is FollowedNumber for one in args):
+            if self.hand is not None and FollowedNumber in map(type, args):
                 args = tuple(map(self.hand, [func._overloadpacket.__name__] * len(args), args))
             return self._recorded(func, args, kwargs or {})
 

@@ -433,7 +433,7 @@ class CapturedStep:
             return losses
         attempt.stage = "ways"
         if numbered:
-            attempt.recording, attempt.values, attempt.ways = recording, way.values, way.ways
+            attempt.recording, attempt.values, attempt.ways = recording, self._watch.python_values(), way.ways
         else:
             attempt.paths.add(way)
             self.parted = self.parted or (way.looks.on_the_way and differ_by_numbers(self._array))
