@@ -74,6 +74,31 @@ def pytest_collection():
         gc.enable()
 
 
+class _FromAnotherPlace(pytest.Dir):
+    """The folder of tests, from where no other process begins: each compiles a part, and finds the rest compiled."""
+
+    def collect(self):
+        found = list(super().collect())
+        first = len(found) * int(os.environ["PYTEST_XDIST_WORKER"][2:]) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        return found[first:] + found[:first]
+
+
+class _Places:
+    @staticmethod
+    def pytest_collect_directory(path, parent):
+        return _FromAnotherPlace.from_parent(parent, path=path) if str(path) == os.path.dirname(__file__) else None
+
+    @staticmethod
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(items):
+        items.sort(key=lambda item: item.path.parts)  # within a file they stay as they are
+
+
+def pytest_configure(config):
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        config.pluginmanager.register(_Places())
+
+
 def pytest_collection_finish():
     _freeze()
     atexit.register(gc.unfreeze)  # what ends with the process is collected as without, after pytest's own collections
@@ -89,8 +114,8 @@ def pytest_runtest_setup(item):
 # A folder above its share is told with its most costly tests: make those cheaper, or take its seconds from another.
 BUDGETS_S = {
     "_fuse": 45, "_step": 165, "adapters": 80, "benchmarks": 55, "cli": 80, "data": 25, "docs": 20, "fuse": 65,
-    "jobs": 90, "nn": 65, "ops": 60, "optim": 20, "pin": 30, "profiler": 40, "profiling": 40, "results": 25,
-    "suites": 40, "tests": 80, "training": 60, "tuning": 75, "workflow": 30,
+    "jobs": 90, "nn": 65, "ops": 60, "optim": 20, "pin": 30, "profiler": 40, "profiling": 35, "results": 25,
+    "suites": 40, "tests": 80, "training": 50, "tuning": 75, "workflow": 30,
 }  # fmt: skip
 _OTHERS_S = 15
 _cpu_s = [0.0]  # when the phase under way began

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dnnsuite
+import parsed
 
 PACKAGE = Path(dnnsuite.__file__).parent
 Trees = dict[Path, ast.Module]
@@ -17,7 +18,7 @@ Trees = dict[Path, ast.Module]
 @pytest.fixture(scope="module")
 def trees() -> Trees:
     """The sources. A million nodes: no other test shall have them parsed, nor looked through by its collector."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in (*PACKAGE.rglob("*.py"), PACKAGE / "_C.pyi")}
+    return parsed.trees((*PACKAGE.rglob("*.py"), PACKAGE / "_C.pyi"))
 
 
 # A relative clause, a bare preposition or a pronoun is no name for a thing.

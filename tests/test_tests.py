@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import parsed
+
 TESTS = Path(__file__).parent
 _OF_OTHERS = ("_C", "_torch", "_obj", "_conv_forward")  # _conv_forward: of torch, whose users replace it
 PATCHES = {"setattr", "delattr", "object", "patch"}  # of pytest.MonkeyPatch, and of unittest.mock
@@ -46,8 +48,8 @@ def _is_private(path: str) -> bool:
 def test_no_test_changes_a_private_name():
     found = [
         f"{path.relative_to(TESTS)}:{line} changes {target}"
-        for path in sorted(TESTS.rglob("*.py"))
-        for line, target in private_patches(ast.parse(path.read_text(encoding="utf-8")))
+        for path, tree in parsed.trees(sorted(TESTS.rglob("*.py"))).items()
+        for line, target in private_patches(tree)
     ]
     assert not found, "\n".join(found)
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.nn.init import xavier_uniform_
 
+import parsed
 import torch_names
 from dnnsuite import _torch
 from dnnsuite._fuse.code.fused_attributes import INTERNAL
@@ -42,7 +43,7 @@ LOST_HERE = {name for name, _ in _torch.lost()}
 @pytest.fixture(scope="module")
 def sources():
     """The package's trees, for as long as tests here need them, and its own private names."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+    trees = parsed.trees(SOURCES)
     return trees, own_names(trees.values()) | set(INTERNAL)
 
 

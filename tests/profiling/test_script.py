@@ -45,8 +45,11 @@ def record(tmp_path):
     return json.loads((tmp_path / "out" / "profile.json").read_text())
 
 
-def test_a_script_is_observed_and_its_status_passed_on_and_a_page_is_of_its_own_run(script, tmp_path, capfd):
-    """The same --out three times, the last for a script in which nothing can be seen."""
+def test_a_script_is_observed_and_its_status_passed_on_and_a_page_is_of_its_own_run(
+    script, tmp_path, capfd, monkeypatch
+):
+    """The same --out three times: the second for a module whose children are forked, the last for a script in which
+    nothing can be seen."""
     assert run(tmp_path, script, 20, 3) == 3
     out, err = capfd.readouterr()
     assert out.startswith("done")
@@ -60,29 +63,33 @@ def test_a_script_is_observed_and_its_status_passed_on_and_a_page_is_of_its_own_
     assert (tmp_path / "out" / "timeline.png").is_file()
     assert (tmp_path / "out" / "monitor.csv").read_text().startswith("time_ns,machine.")
     first = (tmp_path / "out" / "summary.txt").read_bytes()
-    assert run(tmp_path, script, 12, 0, stop=True) == 0
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run(tmp_path, "-m", "train", 30, 0, "fork", stop=True) == 0
     out, err = capfd.readouterr()
+    assert "done" not in out  # --stop ended it once it was observed
     assert out.count("profile of") == 1
+    assert json.loads((tmp_path / "out-2" / "profile.json").read_text())["steps"] == 4
+    assert not list(tmp_path.glob("out*/process-*"))
     assert f"{tmp_path / 'out'} holds an earlier run; this one is in {tmp_path / 'out-2'}" in err
     assert out.rstrip().endswith("out-2")
     assert run(tmp_path, "-c", "print('alone')") == 0
     out, err = capfd.readouterr()
     assert out == "alone\n"
     assert "nothing was observed" in err
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["out", "out-2"]
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out", "out-2"]
     assert (tmp_path / "out" / "summary.txt").read_bytes() == first
 
 
-def test_a_module_and_children_that_are_forked(script, tmp_path, capfd, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert run(tmp_path, "-m", "train", 30, 0, "fork", stop=True) == 0
-    assert "done" not in capfd.readouterr().out  # --stop ended it once it was observed
-    assert record(tmp_path)["steps"] == 4
-    assert not list((tmp_path / "out").glob("process-*"))
+SHORT = """
+import torch
+model = torch.nn.Linear(4, 2)
+for step in range(2):
+    model(torch.randn(3, 4)).sum().backward()
+"""
 
 
-def test_a_script_that_ends_too_early_is_told(script, tmp_path, capfd):
-    assert run(tmp_path, script, 2, 0, start=50) == 0  # the script's own status, always
+def test_a_script_that_ends_too_early_is_told(tmp_path, capfd):
+    assert run(tmp_path, "-c", SHORT, start=50) == 0  # the script's own status, always
     assert "after 2 steps, before the window opened at 50; try --start-iteration 1" in capfd.readouterr().err
     assert "no step was observed" in (tmp_path / "out" / "summary.txt").read_text()
 

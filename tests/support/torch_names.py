@@ -20,7 +20,6 @@ import re
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -131,33 +130,38 @@ def _private(name: str) -> bool:
     return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
 
 
-def _nodes(tree: ast.AST) -> list[ast.AST]:
-    """All nodes, in no order: several times as quick as `ast.walk`, which asks each for its fields by name. A file is
-    walked once, and looked through four times."""
-    if isinstance(tree, ast.Module) and (known := _of_file.get(tree)) is not None:
-        return known
-    nodes, left = [], [tree]
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes, in no order: several times as quick as `ast.walk`, which asks each for its fields by name."""
+    left = [tree]
     while left:
         node = left.pop()
-        nodes.append(node)
+        yield node
         for value in vars(node).values():
             if isinstance(value, list):
                 left += [inner for inner in value if isinstance(inner, ast.AST)]
             elif isinstance(value, ast.AST):
                 left.append(value)
-    if isinstance(tree, ast.Module):
-        _of_file[tree] = nodes[1:]  # a node has no way back to its tree, which goes with the last that holds it
-    return nodes
 
 
-_of_file: weakref.WeakKeyDictionary[ast.Module, list[ast.AST]] = weakref.WeakKeyDictionary()
+def _of_kinds(tree: ast.AST, *kinds: type[ast.AST]) -> list[Any]:
+    """The nodes of some kinds. A file is walked once, and looked through four times, each time at few of its nodes."""
+    if (found := _of_file.get(tree)) is None:
+        found = _of_file[tree] = {}
+        for node in _nodes(tree):
+            if node is not tree:  # a node has no way back to its tree, which goes with the last that holds it
+                found.setdefault(type(node), []).append(node)
+    return [node for kind in kinds for node in found.get(kind, ())]
+
+
+_of_file: weakref.WeakKeyDictionary[ast.AST, dict[type[ast.AST], list[ast.AST]]] = weakref.WeakKeyDictionary()
 
 
 def own_names(trees: Iterable[ast.AST]) -> set[str]:
     """Private names that the given code defines itself."""
     found: set[str] = set()
+    kinds = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.arg, ast.Attribute, ast.Subscript
     for tree in trees:
-        for node in _nodes(tree):
+        for node in _of_kinds(tree, *kinds):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 found.add(node.name)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -182,8 +186,8 @@ def private_names(tree: ast.AST, own: set[str], attributes: set[str], known: set
     """
     bound = _bound_to_torch(tree)
     documentation = _docstrings(tree)
-    for node in _nodes(tree):
-        line = getattr(node, "lineno", 0)
+    for node in _of_kinds(tree, ast.ImportFrom, ast.Import, ast.Attribute, ast.Call, ast.Constant):
+        line = node.lineno
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").split(".")[0] == "torch":
             for alias in node.names:
                 dotted = f"{node.module}.{alias.name}"
@@ -229,7 +233,7 @@ def _bound_to_torch(tree: ast.AST) -> dict[str, str]:
     """Names in a file that stand for something of torch's: by import, or given to them afterwards."""
     bound: dict[str, str] = {}
     given = []
-    for node in _nodes(tree):
+    for node in _of_kinds(tree, ast.Assign, ast.Import, ast.ImportFrom):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             given.append((node.targets[0].id, node.value))
         elif isinstance(node, ast.Import):
@@ -266,12 +270,13 @@ def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
 
 def _docstrings(tree: ast.AST) -> set[ast.AST]:
     """Strings that are statements: documentation."""
-    return {node.value for node in _nodes(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
+    return {node.value for node in _of_kinds(tree, ast.Expr) if isinstance(node.value, ast.Constant)}
 
 
 # -- a training with names hidden --------------------------------------------------------------------------------------
 
 STEPS, B = 6, 3
+_AT_ONCE = 4  # uses whose names are lost together
 
 
 class _Model(torch.nn.Module):
@@ -364,11 +369,12 @@ def _refused_in_backward(dnnsuite: Any) -> str:
 def main() -> None:
     names = load_without([]).NAMES
     uses = {"": [], **{key: list(name.names) for key, name in names.items() if name.needed_by}}
-    # What nothing needs has its substitute: two that have nothing to do with each other are lost at once.
+    # What nothing needs has its substitute: four that have nothing to do with each other, far apart in the list, are
+    # lost at once.
     others = [key for key in names if not names[key].needed_by]
-    half = (len(others) + 1) // 2
-    for pair in zip_longest(others[:half], others[half:]):
-        uses[" and ".join(filter(None, pair))] = [name for key in filter(None, pair) for name in names[key].names]
+    count = (len(others) + _AT_ONCE - 1) // _AT_ONCE
+    for lost in (others[first::count] for first in range(count)):
+        uses[" and ".join(lost)] = [name for key in lost for name in names[key].names]
     torch.set_num_threads(1)
     importlib.import_module("torch._dynamo")  # slow, and torch's checkpoint wants it: once, before the forks
     gc.freeze()  # what was imported so far is looked through by no child's collector
