@@ -127,8 +127,8 @@ def test_it_is_called_once_from_the_step_on_that_changes_a_value(ways):
     try:
         found = train(late, **ways)
     except InvalidArgument as error:  # shards that read the step's number in replays take the step themselves
-        assert ways["threads"] == 2
-        assert "is called for each of several shards" in str(error)
+        if ways["threads"] == 1 or "is called for each of several shards" not in str(error):
+            raise
         return
     for mine, by_hand in zip(found, train(late), strict=True):
         torch.testing.assert_close(mine, by_hand)
