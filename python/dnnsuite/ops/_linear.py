@@ -269,9 +269,10 @@ def linear(
         relu = activation == "relu"
         if x.dim() == 3:
             return _of_own_rows(x, weight, bias, relu, in_order)
-        rows = x.shape[1:-1].numel()
-        if x.dim() > 3 and _VECTORS and _few(rows, weight) and x.is_contiguous() and not in_order and not tracing():
-            return _eager_by_rows(x, weight, bias, relu)
+        count = x.shape[1:-1].numel()
+        if x.dim() > 3 and _VECTORS and _few(count, weight) and x.is_contiguous() and not in_order and not tracing():
+            by_rows: Tensor = _eager_by_rows(x, weight, bias, relu)
+            return by_rows
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
         offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]

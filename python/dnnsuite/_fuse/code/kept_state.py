@@ -84,7 +84,7 @@ def torch_generators() -> list[bytes]:
 
 
 class _Attributes:
-    """What Python holds under `root`: attributes of its modules, contents of what is in these, flags of parameters."""
+    """Python state under `root`: attributes of its modules, contents of what is in these, flags of parameters."""
 
     def __init__(self, root: Any, objects: bool, first: bool) -> None:
         self.named = list(root.named_modules())

@@ -88,7 +88,7 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     own = False  # the first argument is computed, and is each model's own
     if state.B and args and type(first := args[0]) is ModelTensor:
         x = first._value
-        if x is None and found in NEEDING_VALUE and not first.deferred.shared:
+        if x is None and found in NEEDING_VALUE and first.deferred is not None and not first.deferred.shared:
             x = first.value
         own = x is not None and x.stride(0) != 0
         if own and quick is not None and (not kwargs or (found in WITH_WORDS and kwargs.keys() <= _WORDS)):
