@@ -361,7 +361,7 @@ class KeptOutside:
 
 
 class _Outside:
-    """What `code` can change outside of modules: names in dictionaries, cells, defaults of arguments, classes."""
+    """Places outside of modules that code can change: names in dictionaries, cells, defaults of arguments, classes."""
 
     def __init__(self, code: Code) -> None:
         self._spaces: dict[int, tuple[Any, set[str]]] = {}  # dictionaries, with the names that are kept

@@ -58,7 +58,7 @@ class Code(list[tuple[types.FunctionType, frozenset[str]]]):
     """Functions that a call can reach, each with the names in its code; see `reachable`.
 
     Attributes:
-        outside: what `KeptOutside` has found of it.
+        outside: places that it can change, once `KeptOutside` has looked for them.
     """
 
     outside: Any = None

@@ -192,7 +192,9 @@ class StepRecorder(TorchDispatchMode):
             if self.recording.refusal is not None and self._may_change is None:
                 return func(*args, **(kwargs or {}))  # nobody replays it: no more is written down
             if self.hand is not None and FollowedNumber in map(type, args):
-                args = tuple(map(self.hand, [func._overloadpacket.__name__] * len(args), args))
+                known = operator_of(func)
+                name = "" if known is None else known.name.rpartition(".")[2]
+                args = tuple(self.hand(name, one) for one in args)
             return self._recorded(func, args, kwargs or {})
 
     def _recorded(self, func: Any, args: Any, kwargs: Any) -> Any:
