@@ -150,9 +150,8 @@ class Exchange:
         if self._recordings is None or not way.facts:
             return
         if made is not None and self._subject is not None:
-            now = self._facts_of(
-                self._subject, self._recordings.era
-            )  # what the first step has set is there for the next
+            # What the first step has set is there for the next.
+            now = self._facts_of(self._subject, self._recordings.era)
             self._recordings.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
         self.give_up(way, alone=made is None or not made.settled)
 
