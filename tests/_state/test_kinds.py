@@ -142,3 +142,21 @@ def test_a_kind_of_ones_own():
     assert walk.same()
     value.inside.append(3)
     assert not walk.same()
+
+
+def test_a_logger_is_what_it_logs_and_what_its_user_has_set():
+    class Counting(logging.Logger):
+        pass
+
+    logger = Counting("tests.counting")
+    walk = Walk(logger)
+    logger.isEnabledFor(logging.INFO)  # which the logger notes
+    assert walk.same()
+    logger.counts = [1]
+    assert not walk.same()
+    walk = Walk(logger)
+    assert walk.same()
+    logger.counts.append(2)
+    assert Walk(logger).snapshot != walk.snapshot
+    logger.setLevel(logging.ERROR)
+    assert not walk.same()

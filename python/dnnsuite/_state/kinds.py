@@ -199,7 +199,18 @@ def _with_attributes(walk: Walk, value: Any, at: Path, found: Any) -> Any:
 
 def _logger(walk: Walk, value: logging.Logger, at: Path) -> Any:
     """Look at what decides whether a message is logged: code makes more of it, such as statistics, where it is."""
-    return walk.identity(value), walk.watch_by(lambda: _what_is_logged(value))
+    walk.watch_by(lambda: list(map(id, _of_its_users(value))))
+    users = walk.look(_of_its_users(value), "", (*at, 1))
+    return walk.identity(value), walk.watch_by(lambda: _what_is_logged(value)), users
+
+
+def _of_its_users(logger: logging.Logger) -> tuple[Any, ...]:
+    """List what users have set on a logger, or a class of theirs; what the library notes there is no state of theirs,
+    such as what was asked of the logger before."""
+    return tuple(part for item in vars(logger).items() if item[0] not in _OF_LOGGERS for part in item)
+
+
+_OF_LOGGERS = frozenset((*vars(logging.Logger("")), "root", "manager"))
 
 
 def _what_is_logged(logger: logging.Logger) -> tuple[int, bool, int]:

@@ -116,7 +116,7 @@ def set_in_forward(module: torch.nn.Module, B: int, name: str, value: torch.Tens
         Refused: a parameter is made.
     """
     held = module.__dict__
-    if getattr(value, "_is_param", False):
+    if isinstance(value, torch.nn.Parameter):
         refuse_new_parameter(module, name, value)
     if name in held["_parameters"]:
         if type(value) is not ModelTensor or value._value is not held["_parameters"][name]:

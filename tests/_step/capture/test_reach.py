@@ -201,5 +201,5 @@ def test_registries_of_torch_are_not_the_users():
     before = values(loss)
     torch.ops.aten.slow_conv_dilated3d  # noqa: B018
     assert values(loss) == before
-    config._dir = 3.0
+    vars(config).update(_dir=3.0)
     assert values(loss) != before

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import enum
 import functools
+import logging
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -28,6 +29,8 @@ from .stand_ins import is_number
 _PLAIN = (*PLAIN, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
 _NO_STATE = (torch.nn.Module, torch.Tensor, type, types.ModuleType, types.BuiltinFunctionType)
+#: Objects whose attributes are not all state: a logger notes there what it was asked, and keeps its level by others'.
+_LEAVES = (logging.Logger,)
 _FUNCTIONS = (types.FunctionType, types.MethodType)
 _WRITTEN = "_fused_written"  # how often each attribute of a user's module was set from outside
 _MANY = 20_000  # objects that are looked into; of more `unseen.py` tells
@@ -191,7 +194,7 @@ def _held_by(value: Any) -> Any:
         return None
     if isinstance(value, (dict, list)):
         return value
-    if isinstance(value, (*_NO_STATE, *_FUNCTIONS)) or not hasattr(value, "__dict__"):
+    if isinstance(value, (*_NO_STATE, *_FUNCTIONS, *_LEAVES)) or not hasattr(value, "__dict__"):
         return None
     return vars(value)
 
