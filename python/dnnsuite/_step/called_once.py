@@ -9,9 +9,9 @@ one shard of all models takes it.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from ..errors import InvalidArgument
 from .capture import Audit, CapturedStep
@@ -38,8 +38,9 @@ class OneCall:
         self._kept: list[Audit] = []  # of all shards
         self._error: CallOnce | None = None
         self._lock = threading.Lock()  # threads that replay take a step in Python where its decisions differ
+        around = weakref.WeakMethod(self._around)  # shards hold memory, and are let go with their last step
         for one in captured:
-            one.around_python = partial(self._around, one)
+            one.around_python = around
 
     def begin(self, index: int) -> None:
         """Begin the step of one shard, unless code of another must be called once.

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,9 @@ class Arrays:
         if array is not None:
             self._abandon(array)
         kind = classify(error)
+        if kind == "oom":
+            array = None
+            _let_go(error)
         if len(trials) == 1 and (kind != "oom" or self.width.now == 1):
             if kind == "oom":
                 self.width.restore()
@@ -178,6 +183,15 @@ class Arrays:
         for array in self._held.values():
             self._abandon(array)
         self._held.clear()
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what the calls that an error has passed hold, such as activations: the next try needs the memory."""
+    passed: BaseException | None = error
+    while passed is not None:
+        traceback.clear_frames(passed.__traceback__)
+        passed = passed.__context__
+    gc.collect()
 
 
 def _rewind(trial: Trial) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ..shard import Shard
 
 MAX_SHAPES = 8  # layouts of batches that are captured; others run as written
+Around = Callable[["CapturedStep"], AbstractContextManager[Any]]
 _CHANGES_OUTSIDE = "the loss function changes a value outside of it"
 MAX_CHANGES = 8  # times that a step is recorded anew because a value was another one
 _FIRST_LAYOUTS = 3  # whose first step may be refused, as for state that it makes; then no more are recorded in vain
@@ -90,7 +91,7 @@ class CapturedStep:
         self._start, self._subject_length = (0, 1) if subject is None else (subject.start, subject.length)
         self.audits = False  # the next step, if it is a replay, is run both ways
         self.audit: Audit | None = None  # of the last step
-        self.around_python: Callable[[], AbstractContextManager[None]] = nullcontext  # a step that no replay is for
+        self.around_python: Callable[[], Around | None] = _nothing  # returns what a step that no replay is for runs in
         self.changed_outside = ""  # that step has: the code has changed values outside of it, or drawn numbers
         self.reset()
 
@@ -202,7 +203,8 @@ class CapturedStep:
             return self.audit.compare(losses, lambda: self._train(batch, hyper))
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
-        with self._replays.recording(), self.around_python():
+        around = self.around_python() or nullcontext
+        with self._replays.recording(), around(self):
             return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
 
     def _note_ready(self, attempt: Attempt | None, seen: list[Any] | None, key: Any, numbers: tuple[Any, ...]) -> None:
@@ -521,6 +523,10 @@ class CapturedStep:
         self._exchange.give_up(attempt)
         self._numbers.give_up(why)
         self._turn_to_key(why)
+
+
+def _nothing() -> None:
+    """Return nothing around a step."""
 
 
 def _looked_at(attempts: Iterable[Attempt]) -> str:
