@@ -21,7 +21,7 @@ class Shard:
     def __init__(self, known, value=1.0):
         self.array = torch.nn.Linear(2, 2, bias=False)
         self.array.weight.data.fill_(value)
-        self.prepared = None
+        self.prepared, self.start, self.length = None, 0, 1
         reach = guards.reach_of(losses, self.array)
         self.exchange = Exchange(self.array, self, known, reach, ChangingNumbers(reach, self.array))
 

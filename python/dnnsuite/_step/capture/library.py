@@ -308,10 +308,18 @@ class Recordings:
         with self._lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
-                    another = known.owner() not in (None, made.owner())  # None: perhaps of the same models
+                    another = _of_other_models(known.owner(), made.owner())
                     made.settled = known.settled = known.settled or another
                     return True
         return False
+
+
+def _of_other_models(one: Shard | None, other: Shard | None) -> bool:
+    """Return True if two shards have no model in common, which what both hold would be of; one that is no more, or was
+    made before the models were divided anew, may have the same."""
+    if one is None or other is None:
+        return False
+    return one.start + one.length <= other.start or other.start + other.length <= one.start
 
 
 def _agree(known: Proven, made: Proven) -> bool:
