@@ -90,7 +90,7 @@ def learning(name):
         return whole.model(*args)
 
     judge = {"discriminator": whole.loss["discriminator"]}
-    return jobs.declare(dataclasses.replace(whole, name="dcgan_judge", loss=judge, model=model))
+    return jobs.declare(dataclasses.replace(whole, name="dcgan_judge", loss=judge, model=model, card=None))
 
 
 # The others share data and loss with one of these; bert has a test of its own.
