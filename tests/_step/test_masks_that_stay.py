@@ -9,7 +9,7 @@ import torch
 
 from dnnsuite import StepRunner, fuse, nn, optim
 
-B, N, STEPS = 3, 12, 24
+B, N, STEPS = 3, 12, 20
 RATES = [0.01, 0.02, 0.03]
 
 
