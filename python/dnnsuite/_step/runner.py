@@ -702,4 +702,4 @@ class StepRunner(NotCopied):
 
 
 def _is_small(array: torch.nn.Module) -> bool:
-    return sum(p.numel() * p.element_size() for p in array.parameters()) <= _SMALL_BYTES
+    return sum(p.nbytes for p in array.parameters()) <= _SMALL_BYTES

@@ -169,30 +169,19 @@ class _Batch:
             grads = self._real(grads)
         if self.permuted:
             grads = self._arranged(grads)
-        self._update(rule, grads, vectors, factor, active, flags)
-        for parameter, copy in self.gaps:
-            parameter.detach().copy_(copy)
-
-    def _update(
-        self,
-        rule: str,
-        grads: Sequence[torch.Tensor],
-        vectors: list[torch.Tensor],
-        factor: torch.Tensor | None,
-        active: torch.Tensor | None,
-        flags: tuple[bool, bool, bool],
-    ) -> None:
         if self.halves:
             ops.optimizer_(rule, self.params, grads, self.states, self.scalars, vectors, factor, active, *flags)
-            return
-        try:
-            plan = self.prepare(rule)
-            assert plan is not None
-            written = self.written if dispatch_modes() else ()
-            ops.optimizer_step_(plan, grads, vectors, factor, active, self.tickets, *flags, written)
-        except RuntimeError as error:
-            refuse_sparse(grads, self.params)
-            raise _explained(error) from None
+        else:
+            try:
+                plan = self.prepare(rule)
+                assert plan is not None
+                written = self.written if dispatch_modes() else ()
+                ops.optimizer_step_(plan, grads, vectors, factor, active, self.tickets, *flags, written)
+            except RuntimeError as error:
+                refuse_sparse(grads, self.params)
+                raise _explained(error) from None
+        for parameter, copy in self.gaps:
+            parameter.detach().copy_(copy)
 
 
 def _explained(error: RuntimeError) -> Exception:
