@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..errors import did_you_mean
 from ._completion import words_of
-from ._help import EXAMPLES, GROUPS, HELP, OTHERS, metavar_of
+from ._help import EXAMPLES, GROUPS, HELP, metavar_of
 from ._status import USAGE, say
 
 #: Presets by the names that a command's users may give beside those that it takes.
@@ -90,7 +90,7 @@ class Command(TyperCommand):
         for param in self.params:
             if param.metavar is None:
                 param.metavar = _metavar(self.path, param)
-            if param.name in HELP and (self.path, param.name) not in OTHERS:
+            if param.name in HELP and not param.help:
                 text, _, usual = HELP[param.name].partition("  [")
                 param.help = f"{text}  [{usual}" if usual and param.default is None else text
 

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
 
 Words = Callable[[], Iterable[str]]
 
@@ -35,7 +33,7 @@ def _data_sets() -> Iterable[str]:
 
 
 def _kinds() -> Iterable[str]:
-    from .figure_kinds import KINDS
+    from .plot import KINDS
 
     return [*KINDS]
 
@@ -87,22 +85,12 @@ def words_of(command: str, name: str) -> list[str]:
     return words.split() if isinstance(words, str) else []
 
 
-def with_completion(command: Callable[..., Any], shown: Callable[..., Any]) -> None:
-    """Give `shown` the parameters of `command`, those of the table with a completion."""
-    signature = inspect.signature(command, eval_str=True)
-    for name, parameter in signature.parameters.items():
-        words = _WORDS.get(f"{command.__name__}.{name}") or _WORDS.get(name)
-        for info in getattr(parameter.annotation, "__metadata__", ()) if words else ():
-            info.autocompletion = _completing(words)
-    shown.__signature__ = signature  # type: ignore[attr-defined]
-    shown.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
-
-
-def _completing(words: Words | str | None) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return beginning(incomplete, words() if callable(words) else (words or "").split())
-
-    return complete
+def completing(command: str, name: str) -> Callable[[str], list[str]] | None:
+    """Return the function that completes a value of a command's parameter; None where nothing is known of it."""
+    words = _WORDS.get(f"{command}.{name}") or _WORDS.get(name)
+    if words is None:
+        return None
+    return lambda incomplete: beginning(incomplete, words() if callable(words) else words.split())
 
 
 def beginning(incomplete: str, words: Iterable[str]) -> list[str]:

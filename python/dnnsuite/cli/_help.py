@@ -40,8 +40,9 @@ EXAMPLES = {
     "workflow": ("workflow bert --preset quick", "workflow bert --modes serial,hfta --plan 1,2,4,8"),
 }
 
-#: Texts of options that mean the same in every command; the default is in brackets.
+#: Texts of options that mean the same in every command but those that say another; the default is in brackets.
 HELP = {
+    "allow_changed": "With --resume: a setting that may have changed; the records note it. Repeatable.",
     "cluster_option": "Option for the cluster tasks, e.g. timeout_min=60 or slurm_partition=gpu; repeatable.",
     "data": "Source of the samples; auto reads the files of the data set if it finds them.  [auto]",
     "device": "Device to run on.  [auto]",
@@ -51,9 +52,6 @@ HELP = {
     "quiet": "Show no progress; results and errors only.",
     "resume": "Resume: run whatever is missing in --out (default: the newest folder).",
 }
-
-#: Commands whose option of such a name is another one.
-OTHERS = {("metrics support", "device"), ("train", "resume"), ("tune", "data")}
 
 #: Groups of options in the help, by the names of their parameters; the rest are the command's own, and come first.
 GROUPS = {

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ import typer
 
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
-from ._completion import with_completion
+from ._options import declared
 
 if TYPE_CHECKING:
     import pandas
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 FAILED, USAGE, UNDECIDED = 1, 2, 3
 
 
-def reporting(command: Callable[..., int]) -> Callable[..., None]:
+def reporting(command: Callable[..., int | None], name: str = "dnnsuite") -> Callable[..., None]:
     """Wrap a command that returns its exit status: errors of the package become one line on stderr and status 2,
-    those of a plugin's code one line and status 1."""
+    those of a plugin's code one line and status 1. `name` begins the line."""
 
     @functools.wraps(command)
     def reporting(*args: Any, **kwargs: Any) -> None:
@@ -38,25 +38,26 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
                 status = command(*args, **kwargs)
                 sys.stdout.flush()
         except Interrupted as interrupted:
-            say(f"interrupted by {interrupted.signal_name}")
+            say(f"interrupted by {interrupted.signal_name}", name)
             status = interrupted.exit_code
         except BrokenPipeError:
-            _end_output()
+            # Let what is still written go nowhere: the reader of a pipe, `head` say, has seen enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 0
         except (Error, OSError) as error:
-            say(f"error: {error}")
+            say(f"error: {error}", name)
             status = USAGE
         except Exception as error:
             from .._runs.plugins import said_of_plugin
 
             if not (said := said_of_plugin(error)):
                 raise
-            say(f"error: {said}")
+            say(f"error: {said}", name)
             status = FAILED
         if status:
             raise typer.Exit(status)
 
-    with_completion(command, reporting)
+    declared(command, reporting)
     return reporting
 
 
@@ -70,33 +71,11 @@ def _open_output() -> None:
 def script(name: str, command: Callable[..., None]) -> None:
     """Run a console script of another tool's name. Exit status: 0 ok, 2 usage, or a file that cannot be read; errors
     are one line."""
-
-    @functools.wraps(command)  # typer reads the parameters through it
-    def run(**options: Any) -> None:
-        _open_output()
-        try:
-            command(**options)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            _end_output()
-        except (Error, OSError) as error:
-            say_all(name, [f"error: {error}"])
-            raise typer.Exit(USAGE) from None
-
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command(help=command.__doc__, context_settings={"help_option_names": ["-h", "--help"]})(run)
+    app.command(help=command.__doc__, context_settings={"help_option_names": ["-h", "--help"]})(
+        reporting(command, name)
+    )
     app(prog_name=name)
-
-
-def say_all(name: str, lines: Iterable[str]) -> None:
-    """Print lines of a script on standard error."""
-    for line in lines:
-        print(f"{name}: {printable(line)}", file=sys.stderr)
-
-
-def _end_output() -> None:
-    """Let what is still written go nowhere: the reader of a pipe, `head` say, has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -124,10 +103,10 @@ def records(table: pandas.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def say(text: str) -> None:
-    """Print a line on standard error, without what a terminal would obey."""
+def say(text: str, name: str = "dnnsuite") -> None:
+    """Print a line on standard error, without what a terminal would obey; `name` begins it."""
     with suppress(OSError, ValueError):  # a screen that is gone ends no run
-        print(f"dnnsuite: {printable(text)}", file=sys.stderr)
+        print(f"{name}: {printable(text)}", file=sys.stderr)
 
 
 def tell(text: str) -> None:

@@ -7,8 +7,6 @@ import json
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from .._shown import percent, ratio
 from ..errors import InvalidArgument
 from ._options import PRESETS, Json, Number, Text, Texts
@@ -18,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def advise(
-    jobs: Annotated[list[str], typer.Argument(help="Jobs; `dnnsuite list` names them.", show_default=False)],
-    trials: Annotated[int, typer.Option(help="Number of models in the sweep.")] = 16,
-    steps: Annotated[Number, typer.Option(help="Training steps of each model.  [preset]")] = None,
-    preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [quick]")] = None,
-    device: Annotated[Text, typer.Option()] = None,
-    precision: Annotated[Text, typer.Option(help="Precision, if the job supports it.  [fp32]")] = None,
-    batch_size: Annotated[Number, typer.Option(help="Items per model and step.  [preset]")] = None,
-    data: Annotated[Text, typer.Option()] = None,
-    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
+    jobs: Annotated[list[str], "Jobs; `dnnsuite list` names them."],
+    trials: Annotated[int, "Number of models in the sweep."] = 16,
+    steps: Annotated[Number, "Training steps of each model.  [preset]"] = None,
+    preset: Annotated[Text, f"{PRESETS}  [quick]"] = None,
+    device: Text = None,
+    precision: Annotated[Text, "Precision, if the job supports it.  [fp32]"] = None,
+    batch_size: Annotated[Number, "Items per model and step.  [preset]"] = None,
+    data: Text = None,
+    threads: Annotated[Number, "CPU threads.  [all]"] = None,
+    plugin: Texts = None,
     verify: Annotated[
-        Number, typer.Option(help="Also measure an array of this many models, and print the error of the prediction.")
+        Number, "Also measure an array of this many models, and print the error of the prediction."
     ] = None,
     as_json: Json = False,
 ) -> int:

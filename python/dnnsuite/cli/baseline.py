@@ -22,8 +22,8 @@ _Directories = Annotated[list[Path], typer.Argument(help="Outputs of runs of any
 def save(
     directories: _Directories,
     to: _File = _FILE,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Overwrite an existing baseline.")] = False,
+    name: Annotated[Text, "Name of the suite or workflow.  [all]"] = None,
+    replace: Annotated[bool, "Overwrite an existing baseline."] = False,
     as_json: Json = False,
 ) -> int:
     """Write the results of runs to a CSV file.
@@ -63,8 +63,8 @@ def check(
     threshold: Threshold = 0.01,
     metric: MetricName = "throughput",
     across: Across = None,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+    name: Annotated[Text, "Name of the suite or workflow.  [all]"] = None,
+    markdown: Annotated[bool, "Print Markdown, for a pull request."] = False,
     out: Outs = None,
     as_json: Json = False,
 ) -> int:

@@ -7,12 +7,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import Error, InvalidArgument
-from ._options import Json, Text, Texts
+from ._options import Files, Json, Text, Texts
 from ._status import FAILED, UNDECIDED, USAGE, say
 
 if TYPE_CHECKING:
@@ -21,35 +19,29 @@ if TYPE_CHECKING:
     from ..report import Costs, FailOn, Machines
     from ..results import Compared
 
-Outs = Annotated[
-    Optional[list[Path]],  # noqa: UP045
-    typer.Option(help="Also write a .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."),
-]
-Threshold = Annotated[float, typer.Option(help="Smallest change that counts, as a fraction.")]
-MetricName = Annotated[str, typer.Option(help="Quantity to compare: a rate or a time of whole runs.")]
-Across = Annotated[Texts, typer.Option(help="What differs on purpose: machine, software, or a condition; repeatable.")]
-FailOnOption = Annotated[
-    Texts, typer.Option(help="Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable.")
-]
+Outs = Annotated[Files, "Also write a .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."]
+Threshold = Annotated[float, "Smallest change that counts, as a fraction."]
+MetricName = Annotated[str, "Quantity to compare: a rate or a time of whole runs."]
+Across = Annotated[Texts, "What differs on purpose: machine, software, or a condition; repeatable."]
+FailOnOption = Annotated[Texts, "Exit with 1 if a point is slower:5%, failed, missing, inconclusive, ...; repeatable."]
 _FIGURES = (".png", ".pdf", ".svg")
 _WRITERS = (".md", ".txt", ".csv", ".json", ".html", *_FIGURES)
 
 
 def compare(
     directories: Annotated[
-        list[Path],
-        typer.Argument(help="The baseline, then what to compare with it: outputs of runs, or saved baselines."),
+        list[Path], "The baseline, then what to compare with it: outputs of runs, or saved baselines."
     ],
     fail_on: FailOnOption = None,
     threshold: Threshold = 0.01,
     metric: MetricName = "throughput",
-    method: Annotated[str, typer.Option(help="Compare runs in pairs, or all with all.")] = "auto",
+    method: Annotated[str, "Compare runs in pairs, or all with all."] = "auto",
     across: Across = None,
-    name: Annotated[Text, typer.Option(help="Name of the suite or workflow.  [all]")] = None,
-    cost_per_hour: Annotated[Text, typer.Option(metavar="A,B", help="Price per hour of each of two machines.")] = None,
-    watts: Annotated[Text, typer.Option(metavar="A,B", help="Power of each of two machines.")] = None,
-    currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")] = False,
+    name: Annotated[Text, "Name of the suite or workflow.  [all]"] = None,
+    cost_per_hour: Annotated[Text, "Price per hour of each of two machines."] = None,
+    watts: Annotated[Text, "Power of each of two machines."] = None,
+    currency: Annotated[str, "Currency of the prices, e.g. EUR."] = "",
+    markdown: Annotated[bool, "Print Markdown, for a pull request."] = False,
     out: Outs = None,
     as_json: Json = False,
 ) -> int:

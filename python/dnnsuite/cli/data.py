@@ -85,8 +85,8 @@ def prepare_set(
     source: Annotated[
         Text, typer.Option("--from", help="An archive, a folder with the archives, or a folder with the data set.")
     ] = None,
-    fake: Annotated[Number, typer.Option(help="Write N random samples in the format of the data set instead.")] = None,
-    unchecked: Annotated[bool, typer.Option("--unchecked", help="Accept archives with an unknown checksum.")] = False,
+    fake: Annotated[Number, "Write N random samples in the format of the data set instead."] = None,
+    unchecked: Annotated[bool, "Accept archives with an unknown checksum."] = False,
     as_json: Json = False,
 ) -> int:
     """Unpack a data set's archives, or write a fake one.
@@ -133,14 +133,13 @@ def _as_dict(data: DataSet, root: Path) -> dict[str, Any]:
 
 
 def valprep(
-    folder: Annotated[Path, typer.Argument(help="Folder with ImageNet's validation images.", show_default=False)],
+    folder: Annotated[Path, "Folder with ImageNet's validation images."],
     labels: Annotated[
-        Text,
-        typer.Option(help="List of the images' classes; docs/reproduce/tbd.md describes it.  [found beside FOLDER]"),
+        Text, "List of the images' classes; docs/reproduce/tbd.md describes it.  [found beside FOLDER]"
     ] = None,
-    synsets: Annotated[Text, typer.Option(help="Names of numbered classes: meta.mat or map_clsloc.txt.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Accept a list that names missing images.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the moves; move nothing.")] = False,
+    synsets: Annotated[Text, "Names of numbered classes: meta.mat or map_clsloc.txt."] = None,
+    partial: Annotated[bool, "Accept a list that names missing images."] = False,
+    dry_run: Annotated[bool, "Print the moves; move nothing."] = False,
     as_json: Json = False,
 ) -> int:
     """Sort ImageNet's validation images into class folders.
@@ -167,16 +166,12 @@ def valprep(
 
 
 def tfrecord(
-    folder: Annotated[
-        Path, typer.Argument(help="Folder with train/ and val/, each with one folder per class.", show_default=False)
-    ],
-    out: Annotated[Text, typer.Option(help="Output directory.  [FOLDER/TFRecords]")] = None,
-    shards: Annotated[int, typer.Option(help="Number of files for the training set.")] = 1024,
-    validation_shards: Annotated[int, typer.Option(help="Number of files for the validation set.")] = 128,
-    words: Annotated[
-        Text, typer.Option(help="File of lines SYNSET<TAB>WORDS, for image/class/text.  [the synset]")
-    ] = None,
-    workers: Annotated[int, typer.Option(help="Threads.")] = 8,
+    folder: Annotated[Path, "Folder with train/ and val/, each with one folder per class."],
+    out: Annotated[Text, "Output directory.  [FOLDER/TFRecords]"] = None,
+    shards: Annotated[int, "Number of files for the training set."] = 1024,
+    validation_shards: Annotated[int, "Number of files for the validation set."] = 128,
+    words: Annotated[Text, "File of lines SYNSET<TAB>WORDS, for image/class/text.  [the synset]"] = None,
+    workers: Annotated[int, "Threads."] = 8,
     as_json: Json = False,
 ) -> int:
     """Write ImageNet's class folders as TFRecord shards.

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ..errors import InvalidArgument, reason
-from ._options import Json
-from ._status import print_json, records, say, say_all, script, tell
+from ._options import File, Json
+from ._status import print_json, records, say, script, tell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,23 +27,15 @@ _WIDTH, _NAME = 100, 56  # characters of a line, and of a name in it
 def import_file(
     files: Annotated[
         list[Path],
-        typer.Argument(
-            help="CSV of ncu, nvprof, nvvp or `nsys stats`, SQLite of nsys or nvvp, output of dcgmi dmon or "
-            "dcgm-exporter, a trace of torch.profiler; or several traces, or a folder of them: the ranks of one run.",
-            show_default=False,
-        ),
+        "CSV of ncu, nvprof, nvvp or `nsys stats`, SQLite of nsys or nvvp, output of dcgmi dmon or "
+        "dcgm-exporter, a trace of torch.profiler; or several traces, or a folder of them: the ranks of one run.",
     ],
     kind: Annotated[
-        str, typer.Option(help="ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content.")
+        str, "ncu, nvprof, nvvp, nsys, nsys-stats, dcgm, kineto, or auto: recognised by the content."
     ] = "auto",
-    out: Annotated[Optional[Path], typer.Option(help="Write each table as CSV into this folder.")] = None,  # noqa: UP045
-    interval: Annotated[
-        float, typer.Option(help="Seconds between samples of dcgmi dmon (its -d), which writes no times.")
-    ] = 1.0,
-    against: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Compare the time of each kernel with another file, the newer one."),
-    ] = None,
+    out: Annotated[File, "Write each table as CSV into this folder."] = None,
+    interval: Annotated[float, "Seconds between samples of dcgmi dmon (its -d), which writes no times."] = 1.0,
+    against: Annotated[File, "Compare the time of each kernel with another file, the newer one."] = None,
     as_json: Json = False,
 ) -> int:
     """Import measurements of ncu, nvprof, nsys, dcgm, torch.
@@ -284,7 +276,8 @@ def _coreutil(file: Source, as_json: Json = False) -> None:
         print_json({"file": str(file), "cores": records(table), "notes": notes})
     else:
         tell(format_core_utilization(table))
-        say_all("coreutil", notes)
+        for note in notes:
+            say(note, "coreutil")
 
 
 def fp32util() -> None:
@@ -301,7 +294,8 @@ def _fp32util(file: Source, as_json: Json = False) -> None:
         print_json({"file": str(file), **made.to_dict()})
     else:
         tell(fp32.render(made))
-        say_all("fp32util", _left_out(made))
+        for note in _left_out(made):
+            say(note, "fp32util")
 
 
 def _left_out(made: Any) -> list[str]:

@@ -8,12 +8,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._runs.plugins import import_plugins
-from ._options import Json, Quiet, Text, Texts
+from ._options import File, Json, Text, Texts
 from ._status import say
 from .train import settings_of, split, with_data
 
@@ -25,25 +25,24 @@ LADDER_FILE = "ladder.json"
 
 def ladder(
     arguments: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        Texts,
         typer.Argument(
             metavar="[CONFIG.yaml | JOB] [KEY=VALUE]...",
             help="A file of configurations (default: those of SC20), or a job, and keys to change.",
-            show_default=False,
         ),
     ] = None,
-    config: Annotated[str, typer.Option(help="Configuration in the file.")] = "bs256",
-    preset: Annotated[Text, typer.Option(help="quick (an eighth of the width), default or paper.  [default]")] = None,
-    rungs: Annotated[Text, typer.Option(help="Rungs to measure, e.g. fp32,+amp.  [all]")] = None,
-    repeats: Annotated[int, typer.Option(help="Measurements of each rung, interleaved.")] = 10,
-    steps: Annotated[int, typer.Option(help="Iterations of a measurement.")] = 10,
-    device: Annotated[str, typer.Option()] = "auto",
-    data: Annotated[Text, typer.Option()] = None,
-    dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100.  [data_path]")] = None,
-    out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/ladder-TIME]")] = None,  # noqa: UP045
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    quiet: Quiet = False,
+    config: Annotated[str, "Configuration in the file."] = "bs256",
+    preset: Annotated[Text, "quick (an eighth of the width), default or paper.  [default]"] = None,
+    rungs: Annotated[Text, "Rungs to measure, e.g. fp32,+amp.  [all]"] = None,
+    repeats: Annotated[int, "Measurements of each rung, interleaved."] = 10,
+    steps: Annotated[int, "Iterations of a measurement."] = 10,
+    device: str = "auto",
+    data: Text = None,
+    dataroot: Annotated[Text, "Folder with CIFAR-100.  [data_path]"] = None,
+    out: Annotated[File, "Output directory.  [dnnsuite-runs/ladder-TIME]"] = None,
+    resume: bool = False,
+    plugin: Texts = None,
+    quiet: bool = False,
     as_json: Json = False,
 ) -> int:
     """Measure the gain of amp, nhwc, extra and compile.

@@ -6,15 +6,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from typing import Annotated
-
-import typer
 
 from .._shown import wrapped
 from ._options import Json, Texts
 
 
-def list_jobs(plugin: Annotated[Texts, typer.Option()] = None, as_json: Json = False) -> int:
+def list_jobs(plugin: Texts = None, as_json: Json = False) -> int:
     """List jobs, workflows, modes, categories and suites.
 
     Workflows are the jobs that can be swept; modes are the ways in which a workflow runs them.

@@ -82,11 +82,9 @@ def list_metrics(pattern: Pattern = "*", chip: Chip = None, sampling: Sampling =
 
 
 def plan(
-    metrics: Annotated[list[str], typer.Argument(help="Presets, roles and metrics, e.g. cores,memory.")],
+    metrics: Annotated[list[str], "Presets, roles and metrics, e.g. cores,memory."],
     chip: Chip = None,
-    kernels: Annotated[
-        bool, typer.Option("--kernels", help="Count each kernel separately, and replay it for every pass.")
-    ] = False,
+    kernels: Annotated[bool, "Count each kernel separately, and replay it for every pass."] = False,
     as_json: Json = False,
 ) -> int:
     """Show how metrics would be collected: passes, groups.
@@ -134,7 +132,7 @@ def _summary(made: CounterPlan, kernels: bool) -> str:
 
 def roles(
     pattern: Annotated[str, typer.Argument(help="Roles to show.")] = "*",
-    chip: Annotated[Text, typer.Option(help="A chip, e.g. GH100 (H100, H200).  [all]")] = None,
+    chip: Annotated[Text, "A chip, e.g. GH100 (H100, H200).  [all]"] = None,
     sampling: Sampling = False,
     as_json: Json = False,
 ) -> int:
@@ -200,9 +198,7 @@ def _by_metric(metrics: dict[str, str | None], alone: bool) -> str:
     return "\n".join(lines)
 
 
-def support(
-    device: Annotated[int, typer.Option(help="Number of the GPU, in CUDA's order.")] = 0, as_json: Json = False
-) -> int:
+def support(device: Annotated[int, "Number of the GPU, in CUDA's order."] = 0, as_json: Json = False) -> int:
     """Say whether counters can be read here.
 
     Each obstacle comes with its remedy.

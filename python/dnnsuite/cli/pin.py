@@ -4,48 +4,36 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Json, Text
-from ._parameters import with_parameters
+from ._options import File, Json, Real, Text, parameter, with_parameters
 
 if TYPE_CHECKING:
     from ..pin import Outcome, Partition, Plan
 
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
-Recording = Annotated[Optional[Path], typer.Option(help="Another machine's `pin probe --json`.")]  # noqa: UP045
-Backend = Annotated[str, typer.Option(help="How shares are isolated.")]
-Require = Annotated[Text, typer.Option(help="Weakest isolation to accept.")]
-Parent = Annotated[Text, typer.Option(help="Control group to create groups in, e.g. /a/b.  [$DNNSUITE_CGROUP_PARENT]")]
-Timeout = Annotated[
-    Optional[float],  # noqa: UP045
-    typer.Option(help="Seconds after which commands still running are killed."),
-]
-Words = Annotated[list[str], typer.Argument(help="The command, after --", show_default=False)]
+Recording = Annotated[File, "Another machine's `pin probe --json`."]
+Backend = Annotated[str, "How shares are isolated."]
+Require = Annotated[Text, "Weakest isolation to accept."]
+Parent = Annotated[Text, "Control group to create groups in, e.g. /a/b.  [$DNNSUITE_CGROUP_PARENT]"]
+Words = Annotated[list[str], "The command, after --"]
 
-
-# How a machine is divided, for every command that does: option, type, what it is by default, help.
-_DIVISION: tuple[tuple[str, Any, Any, Any], ...] = (
-    ("slots", str, "gpus", typer.Option(help="Number of shares, or gpus: one per GPU.")),
-    ("locality", str, "auto", typer.Option(help="auto, strict (cores near the GPU only) or prefer (those first).")),
-    ("smt", str, "on", typer.Option(help="on, or off for one thread of each core.")),
-    ("reserve_memory", str, "auto", typer.Option(help="Memory to keep free for the machine: auto, 5%, 4G or bytes.")),
-    ("allow_smt_split", bool, False,
-     typer.Option("--allow-smt-split", help="Give threads of one core to different shares.")),
-    ("cpus", Text, None, typer.Option(help="Use these CPUs only, e.g. 0-3,8.  [all allowed]")),
-)  # fmt: skip
+# How a machine is divided, for every command that does.
 _dividing = functools.partial(
     with_parameters,
     more=[
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=Annotated[kind, option])
-        for name, kind, usual, option in _DIVISION
+        parameter("slots", str, "Number of shares, or gpus: one per GPU.", "gpus"),
+        parameter("locality", str, "auto, strict (cores near the GPU only) or prefer (those first).", "auto"),
+        parameter("smt", str, "on, or off for one thread of each core.", "on"),
+        parameter("reserve_memory", str, "Memory to keep free for the machine: auto, 5%, 4G or bytes.", "auto"),
+        parameter("allow_smt_split", bool, "Give threads of one core to different shares.", False),
+        parameter("cpus", Text, "Use these CPUs only, e.g. 0-3,8.  [all allowed]"),
     ],
 )
 
@@ -88,8 +76,8 @@ def plan(topology: Recording = None, as_json: Json = False, **division: Any) -> 
 @_dividing
 def exec(
     command: Words,
-    slot: Annotated[str, typer.Option(help="Number of the share, or all.")] = "0",
-    memory: Annotated[Text, typer.Option(help="Memory, e.g. 8G or a number of bytes.  [the share's]")] = None,
+    slot: Annotated[str, "Number of the share, or all."] = "0",
+    memory: Annotated[Text, "Memory, e.g. 8G or a number of bytes.  [the share's]"] = None,
     backend: Backend = "auto",
     require: Require = None,
     parent: Parent = None,
@@ -123,7 +111,7 @@ def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
 @_dividing
 def run(
     command: Words,
-    timeout: Timeout = None,
+    timeout: Annotated[Real, "Seconds after which commands still running are killed."] = None,
     backend: Backend = "auto",
     require: Require = None,
     parent: Parent = None,
@@ -214,9 +202,7 @@ def ls(as_json: Json = False) -> int:
     return 0
 
 
-def clean(
-    kill: Annotated[bool, typer.Option("--kill", help="End their processes first.")] = False, as_json: Json = False
-) -> int:
+def clean(kill: Annotated[bool, "End their processes first."] = False, as_json: Json = False) -> int:
     """Remove the groups of runs whose supervisor is gone."""
     from ..pin import clean as remove
 

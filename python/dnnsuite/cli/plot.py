@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from ..errors import InvalidArgument
-from ._options import Json, Text
+from ..errors import InvalidArgument, did_you_mean, some_of
+from ._options import File, Json, Text
 from ._status import say
-from .figure_kinds import draw, kind_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,23 +19,50 @@ if TYPE_CHECKING:
 
     from ..plots import Drawn, Request
 
+#: `module:function` of a function `(plots.Request) -> plots.Drawn`, imported when it is called; and the pattern of a
+#: file by which a directory of such results is recognised, empty for kinds that are only drawn by name.
+KINDS = {
+    "throughput": ("dnnsuite.cli.plot:throughput", ""),
+    "monitor": ("dnnsuite.cli.plot:monitor", ""),
+    "convergence": ("dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
+    "partially_fused": ("dnnsuite.workflow.partial:draw", "throughputs.csv"),
+    "batch_sizes": ("dnnsuite.cli.plot:batch_sizes", "throughput.json"),
+    "scaling": ("dnnsuite.cli.plot:scaling", ""),
+    "sweep": ("dnnsuite.cli.plot:sweep", "**/sweep.json"),
+    "accuracy": ("dnnsuite.training.figures:drawn", "metrics.csv"),
+}
+
+
+def kind_for(name: str | None, directories: Sequence[Path]) -> str:
+    """Return that name; without one, the kind of the first directory's file, else throughput.
+
+    Raises:
+        InvalidArgument: there is no such kind; the message lists them.
+    """
+    if name is None:
+        return next(
+            (kind for kind, (_, file) in KINDS.items() if file and any(directories[0].glob(file))), "throughput"
+        )
+    if name not in KINDS:
+        raise InvalidArgument(f"--kind {name}: accepted: {some_of(KINDS)}{did_you_mean(name, KINDS)}")
+    return name
+
+
+def draw(kind: str, request: Request) -> Drawn:
+    """Draw a figure of this kind."""
+    module, _, function = KINDS[kind][0].partition(":")
+    drawn: Drawn = getattr(importlib.import_module(module), function)(request)
+    return drawn
+
 
 def plot(
-    directories: Annotated[
-        list[Path],
-        typer.Argument(help="Outputs of runs of any kind, or a tree of HFTA's timing.csv files.", show_default=False),
-    ],
-    kind: Annotated[
-        Text, typer.Option(help="Figure to draw; an unknown name lists them.  [by the results, throughput]")
-    ] = None,
-    metric: Annotated[Text, typer.Option(help="Quantity to draw, for kinds with several.  [all]")] = None,
+    directories: Annotated[list[Path], "Outputs of runs of any kind, or a tree of HFTA's timing.csv files."],
+    kind: Annotated[Text, "Figure to draw; an unknown name lists them.  [by the results, throughput]"] = None,
+    metric: Annotated[Text, "Quantity to draw, for kinds with several.  [all]"] = None,
     save: Annotated[
-        Path | None,
-        typer.Option(help="File for the figure (.png, .pdf or .svg), or a PREFIX; its numbers go to a .csv beside it."),
+        File, "File for the figure (.png, .pdf or .svg), or a PREFIX; its numbers go to a .csv beside it."
     ] = None,
-    allow_unlike: Annotated[
-        bool, typer.Option("--allow-unlike", help="Pool runs of different machines or jobs, with a note.")
-    ] = False,
+    allow_unlike: Annotated[bool, "Pool runs of different machines or jobs, with a note."] = False,
     as_json: Json = False,
 ) -> int:
     """Draw a figure of finished runs; write its numbers as CSV.

@@ -6,12 +6,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from .._shown import percent, rate
-from ._options import Json, Number, Quiet, Text, Texts
+from ._options import File, Json, Number, Text, Texts
 from ._status import say, tell
 
 if TYPE_CHECKING:
@@ -19,35 +17,28 @@ if TYPE_CHECKING:
 
 
 def profile(
-    target: Annotated[
-        list[str], typer.Argument(help="A job (`dnnsuite list` names them), or -- and a command.", show_default=False)
-    ],
-    start_iteration: Annotated[int, typer.Option(help="First iteration to observe.")] = 10,
-    profile_iterations: Annotated[int, typer.Option(help="Number of iterations to observe.")] = 12,
-    metrics: Annotated[str, typer.Option(help="What to observe, several joined by |.")] = "timeline",
-    batch_sizes: Annotated[Text, typer.Option(help="Batch sizes; each gets a profile.  [the job's]")] = None,
-    device: Annotated[str, typer.Option()] = "auto",
-    precision: Annotated[str, typer.Option(help="Precision, if the job supports it.")] = "fp32",
-    B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
-    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the models.")] = 0,
-    data: Annotated[str, typer.Option()] = "auto",
-    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one batch size may take.")] = 3600,
-    monitor: Annotated[str, typer.Option()] = "auto",
-    step_on: Annotated[
-        str,
-        typer.Option(
-            help="What ends a step of a script; gradient is torch.autograd.grad."
-        ),
-    ] = "auto",
-    stop: Annotated[bool, typer.Option("--stop", help="End a script once it has been observed.")] = False,
-    out: Annotated[Optional[Path], typer.Option(help="Output directory.  [dnnsuite-runs/profile-NAME-TIME]")] = None,  # noqa: UP045
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    quiet: Quiet = False,
+    target: Annotated[list[str], "A job (`dnnsuite list` names them), or -- and a command."],
+    start_iteration: Annotated[int, "First iteration to observe."] = 10,
+    profile_iterations: Annotated[int, "Number of iterations to observe."] = 12,
+    metrics: Annotated[str, "What to observe, several joined by |."] = "timeline",
+    batch_sizes: Annotated[Text, "Batch sizes; each gets a profile.  [the job's]"] = None,
+    device: str = "auto",
+    precision: Annotated[str, "Precision, if the job supports it."] = "fp32",
+    B: Annotated[int, "Models in one fused array; 0: one plain model."] = 0,
+    threads: Annotated[Number, "CPU threads.  [all]"] = None,
+    seed: Annotated[int, "Seed of the models."] = 0,
+    data: str = "auto",
+    dataroot: Annotated[Text, "Folder with the data set's files."] = None,
+    plugin: Texts = None,
+    timeout: Annotated[float, "Seconds that one batch size may take."] = 3600,
+    monitor: str = "auto",
+    step_on: Annotated[str, "What ends a step of a script; gradient is torch.autograd.grad."] = "auto",
+    stop: Annotated[bool, "End a script once it has been observed."] = False,
+    out: Annotated[File, "Output directory.  [dnnsuite-runs/profile-NAME-TIME]"] = None,
+    resume: bool = False,
+    quiet: bool = False,
     as_json: Json = False,
-) -> int:  # fmt: skip
+) -> int:
     """Profile a job or your own script: where step time goes.
 
     Prints the parts of a step, the cost of profiling, and advice. With -- it runs your own script, unmodified:

@@ -5,52 +5,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InvalidArgument
-from ._options import Json, Number, Text
+from ._options import File, Files, Json, Number, Real, Text
 from ._status import say, script
 
 if TYPE_CHECKING:
     from ..report import SuiteReport
 
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
-File = Optional[Path]  # noqa: UP045
 
 
 def report(
-    directories: Annotated[
-        list[Path], typer.Argument(help="Outputs of `dnnsuite run`, or of other runs.", show_default=False)
-    ],
-    name: Annotated[Text, typer.Option(help="Name of the suite, e.g. baselines.  [all]")] = None,
-    gpu_model: Annotated[Text, typer.Option(help="Target machine, or a CSV file of targets.")] = None,
-    style: Annotated[
-        str, typer.Option(help="Parts to print; seed is the original suite's table with its statistics.")
-    ] = "full",
-    out: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="Also write a .txt, .md, .csv, .json, .html or .pdf file; repeatable."),
-    ] = None,
-    exclude: Annotated[Text, typer.Option(help="Jobs to leave out, e.g. a,b.")] = None,
-    alone: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option(help="Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."),
-    ] = None,
-    save_target: Annotated[
-        File, typer.Option(help="Make this machine the target: write a CSV file of targets.")
-    ] = None,
-    pdf: Annotated[File, typer.Option(help="Also save the page as PDF, using an installed browser.")] = None,
-    price: Annotated[float | None, typer.Option(help="Price of the machine; adds the cost per score point.")] = None,
-    cost_per_hour: Annotated[Optional[float], typer.Option(help="Price per hour of the machine.")] = None,  # noqa: UP045
-    currency: Annotated[str, typer.Option(help="Currency of the prices, e.g. EUR.")] = "",
-    watts: Annotated[float | None, typer.Option(help="Power of the machine, for the energy of an item.")] = None,
-    jobs: Annotated[Number, typer.Option(help="Number of jobs that must have been measured.  [the suite's]")] = None,
-    title: Annotated[str, typer.Option(help="Title of the report.")] = "",
-    allow_unlike: Annotated[
-        bool, typer.Option("--allow-unlike", help="Pool runs of different machines or jobs, with a note.")
-    ] = False,
+    directories: Annotated[list[Path], "Outputs of `dnnsuite run`, or of other runs."],
+    name: Annotated[Text, "Name of the suite, e.g. baselines.  [all]"] = None,
+    gpu_model: Annotated[Text, "Target machine, or a CSV file of targets."] = None,
+    style: Annotated[str, "Parts to print; seed is the original suite's table with its statistics."] = "full",
+    out: Annotated[Files, "Also write a .txt, .md, .csv, .json, .html or .pdf file; repeatable."] = None,
+    exclude: Annotated[Text, "Jobs to leave out, e.g. a,b."] = None,
+    alone: Annotated[Files, "Output of `dnnsuite run --alone`: adds what sharing costs; repeatable."] = None,
+    save_target: Annotated[File, "Make this machine the target: write a CSV file of targets."] = None,
+    pdf: Annotated[File, "Also save the page as PDF, using an installed browser."] = None,
+    price: Annotated[Real, "Price of the machine; adds the cost per score point."] = None,
+    cost_per_hour: Annotated[Real, "Price per hour of the machine."] = None,
+    currency: Annotated[str, "Currency of the prices, e.g. EUR."] = "",
+    watts: Annotated[Real, "Power of the machine, for the energy of an item."] = None,
+    jobs: Annotated[Number, "Number of jobs that must have been measured.  [the suite's]"] = None,
+    title: Annotated[str, "Title of the report."] = "",
+    allow_unlike: Annotated[bool, "Pool runs of different machines or jobs, with a note."] = False,
     as_json: Json = False,
 ) -> int:
     """Report on suite runs: rates, passes, failures, isolation."""
@@ -126,12 +111,12 @@ def mlbench_report() -> None:
 def _mlbench_report(
     reports: Annotated[Path, typer.Option(help="Folder with one folder per run.")],
     name: Annotated[str, typer.Option("--name", "--jobs", help="Name of the suite.")] = "fast",
-    gpu_model: Annotated[Text, typer.Option(help="V100, MI50 or RTX.")] = None,
-    show_comparison: Annotated[bool, typer.Option("--show-comparison", help="Print the targets too.")] = False,
-    csv: Annotated[File, typer.Option(help="Also write the table to this file.")] = None,
-    html: Annotated[File, typer.Option(help="Also write a page; prints the score instead of the statistics.")] = None,
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
-    price: Annotated[Optional[float], typer.Option(help="Total price.")] = None,  # noqa: UP045
+    gpu_model: Annotated[Text, "V100, MI50 or RTX."] = None,
+    show_comparison: Annotated[bool, "Print the targets too."] = False,
+    csv: Annotated[File, "Also write the table to this file."] = None,
+    html: Annotated[File, "Also write a page; prints the score instead of the statistics."] = None,
+    title: Annotated[str, "Title of the page."] = "",
+    price: Annotated[Real, "Total price."] = None,
     gputotal: Annotated[Number, typer.Option(hidden=True)] = None,  # the original took it and did nothing with it
 ) -> None:
     from .. import report as made_by

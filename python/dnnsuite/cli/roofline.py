@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import Json, Number, Quiet, Texts
+from ._options import File, Json, Number, Text, Texts
 from ._status import print_json, records, say
 
 if TYPE_CHECKING:
@@ -25,18 +25,16 @@ _NO_PMU = "FLOPs are analytic, from the operators' shapes, not counted; bytes ar
 
 
 def roofline(
-    job: Annotated[str | None, typer.Argument(help="A job to compare with the roofs.", show_default=False)] = None,
+    job: Annotated[Text, typer.Argument(help="A job to compare with the roofs.")] = None,
     models: Annotated[int, typer.Option("--B", help="Models in a fused array; 0: one plain torch model.")] = 0,
-    batch_size: Annotated[Number, typer.Option(help="Items of a batch.  [the job's]")] = None,
+    batch_size: Annotated[Number, "Items of a batch.  [the job's]"] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps to observe.")] = 5,
     warmup: Annotated[int, typer.Option(min=0, help="Steps to run first, without observing them.")] = 5,
-    threads: Annotated[Number, typer.Option(help="CPU threads.  [one on each allowed CPU]")] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Measure the roofs again.")] = False,
-    out: Annotated[
-        Optional[Path], typer.Option(help="Folder for roofline.csv, .json and .png.", show_default=False)  # noqa: UP045
-    ] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    quiet: Quiet = False,
+    threads: Annotated[Number, "CPU threads.  [one on each allowed CPU]"] = None,
+    refresh: Annotated[bool, "Measure the roofs again."] = False,
+    out: Annotated[File, "Folder for roofline.csv, .json and .png."] = None,
+    plugin: Texts = None,
+    quiet: bool = False,
     as_json: Json = False,
 ) -> int:
     """Measure the roofs of the CPUs, and compare a job with them.

@@ -7,11 +7,11 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ._options import AllowChanged, Number, Quiet, Text, Texts
+from ._options import Json, Number, Real, Text, Texts
 from ._status import keeping, say, tell
 
 if TYPE_CHECKING:
@@ -21,59 +21,41 @@ if TYPE_CHECKING:
 
 
 def run(
-    suite: Annotated[
-        str, typer.Argument(help="baselines, fast, 2026, a file (json, toml), or jobs: a or a,b.", show_default=False)
-    ],
-    name: Annotated[Texts, typer.Option(help="Run only this job; repeatable, or a,b.")] = None,
-    exclude: Annotated[Texts, typer.Option(help="Jobs to leave out, e.g. a,b.")] = None,
-    repeats: Annotated[Number, typer.Option(help="Runs of the whole suite.  [1]")] = None,
-    copies: Annotated[
-        Text, typer.Option(help="Copies of a job at once: per-gpu, a number, or all.  [per-gpu]")
-    ] = None,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Start only one copy, in the share that it would have among all.")
-    ] = False,
-    device: Annotated[Text, typer.Option()] = None,
-    precision: Annotated[Text, typer.Option(help="Precision, if the job supports it.  [each job's]")] = None,
+    suite: Annotated[str, "baselines, fast, 2026, a file (json, toml), or jobs: a or a,b."],
+    name: Annotated[Texts, "Run only this job; repeatable, or a,b."] = None,
+    exclude: Annotated[Texts, "Jobs to leave out, e.g. a,b."] = None,
+    repeats: Annotated[Number, "Runs of the whole suite.  [1]"] = None,
+    copies: Annotated[Text, "Copies of a job at once: per-gpu, a number, or all.  [per-gpu]"] = None,
+    alone: Annotated[bool, "Start only one copy, in the share that it would have among all."] = False,
+    device: Text = None,
+    precision: Annotated[Text, "Precision, if the job supports it.  [each job's]"] = None,
     preset: Annotated[
-        Text, typer.Option(help="quick (minutes on two cores), default, or paper (the sizes of each job).  [default]")
+        Text, "quick (minutes on two cores), default, or paper (the sizes of each job).  [default]"
     ] = None,
-    batch_size: Annotated[Number, typer.Option(help="Items of a batch, for every job.  [each job's]")] = None,
-    order: Annotated[Text, typer.Option(help="Order of the jobs in each run.  [fixed]")] = None,
-    timeout: Annotated[Optional[float], typer.Option(help="Seconds a job may take.  [14400]")] = None,  # noqa: UP045
-    pin: Annotated[Text, typer.Option(help="How copies are isolated.  [auto]")] = None,
-    require: Annotated[Text, typer.Option(help="Weakest isolation to accept.")] = None,
-    seed: Annotated[Number, typer.Option(help="Seed of the first run; run k uses seed + k.  [0]")] = None,
-    data: Annotated[Text, typer.Option()] = None,
-    dataroot: Annotated[Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY of a jobs file]")] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    monitor: Annotated[
-        Text, typer.Option()
-    ] = None,
-    no_loader: Annotated[
-        bool, typer.Option("--no-loader", help="Skip the second measurement, with a loader, of jobs that have one.")
-    ] = False,
-    cold: Annotated[
-        bool, typer.Option("--cold", help="Drop each job's files from the page cache before it runs; without root.")
-    ] = False,
-    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/SUITE-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    allow_changed: AllowChanged = None,
-    cluster: Annotated[
-        Text, typer.Option(help="Run each job of each run as a task of a cluster.")
-    ] = None,
-    cluster_option: Annotated[
-        Texts, typer.Option()
-    ] = None,
+    batch_size: Annotated[Number, "Items of a batch, for every job.  [each job's]"] = None,
+    order: Annotated[Text, "Order of the jobs in each run.  [fixed]"] = None,
+    timeout: Annotated[Real, "Seconds a job may take.  [14400]"] = None,
+    pin: Annotated[Text, "How copies are isolated.  [auto]"] = None,
+    require: Annotated[Text, "Weakest isolation to accept."] = None,
+    seed: Annotated[Number, "Seed of the first run; run k uses seed + k.  [0]"] = None,
+    data: Text = None,
+    dataroot: Annotated[Text, "Folder with the data sets.  [$DATA_DIRECTORY of a jobs file]"] = None,
+    plugin: Texts = None,
+    monitor: Text = None,
+    no_loader: Annotated[bool, "Skip the second measurement, with a loader, of jobs that have one."] = False,
+    cold: Annotated[bool, "Drop each job's files from the page cache before it runs; without root."] = False,
+    out: Annotated[Text, "Output directory.  [dnnsuite-runs/SUITE-TIME]"] = None,
+    resume: bool = False,
+    allow_changed: Texts = None,
+    cluster: Annotated[Text, "Run each job of each run as a task of a cluster."] = None,
+    cluster_option: Texts = None,
     nproc: Annotated[Number, typer.Option(hidden=True)] = None,
-    shard: Annotated[bool, typer.Option("--shard", hidden=True)] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command of each job; run nothing.")] = False,
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the names of the jobs; with --json, as a jobs file to edit.")
-    ] = False,
-    quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-) -> int:  # fmt: skip
+    shard: Annotated[bool, typer.Option(hidden=True)] = False,
+    dry_run: Annotated[bool, "Print the command of each job; run nothing."] = False,
+    show: Annotated[bool, "Print the names of the jobs; with --json, as a jobs file to edit."] = False,
+    quiet: bool = False,
+    as_json: Json = False,
+) -> int:
     """Run a benchmark suite in isolated shares of the machine.
 
     Jobs run as several copies at once, each in its own share; jobs that need the whole machine run alone.

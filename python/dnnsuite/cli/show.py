@@ -16,11 +16,9 @@ from ._status import say
 
 
 def show(
-    job: Annotated[
-        Text, typer.Argument(help="A job; or with --bibtex an output of runs, for all jobs in it.", show_default=False)
-    ] = None,
+    job: Annotated[Text, typer.Argument(help="A job; or with --bibtex an output of runs, for all jobs in it.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all cards, as one page of Markdown.")] = False,
-    bibtex: Annotated[bool, typer.Option("--bibtex", help="Print the references as BibTeX.")] = False,
+    bibtex: Annotated[bool, "Print the references as BibTeX."] = False,
     as_json: Json = False,
 ) -> int:
     """Show a job's card: model, data, deviations, references.

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from .._shown import duration, percent, rate, size
-from ._options import AllowChanged, Json, Number, Text, Texts
+from ._options import File, Json, Number, Real, Text, Texts
 from ._status import FAILED, print_json, records, say, tell
 
 if TYPE_CHECKING:
@@ -18,48 +16,35 @@ if TYPE_CHECKING:
 
     from ..profiling.throughput_request import Request
 
-Real = Optional[float]  # noqa: UP045
-
 
 def throughput(
-    job: Annotated[
-        str, typer.Argument(help="imagenet-resnet50, or a job (`dnnsuite list` names them).", show_default=False)
-    ],
-    batch_sizes: Annotated[Text, typer.Option(help="Batch sizes.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]")] = None,
-    preset: Annotated[
-        str, typer.Option(help="quick (a small model, a minute on two cores), default or paper.")
-    ] = "default",
-    stop_iteration: Annotated[
-        Number, typer.Option(help="Iterations of a run, counted like TBD's.  [until the rate is known]")
-    ] = None,
+    job: Annotated[str, "imagenet-resnet50, or a job (`dnnsuite list` names them)."],
+    batch_sizes: Annotated[Text, "Batch sizes.  [1,2,4,8,16,32,64,96,128; quick: 1,2,4,8]"] = None,
+    preset: Annotated[str, "quick (a small model, a minute on two cores), default or paper."] = "default",
+    stop_iteration: Annotated[Number, "Iterations of a run, counted like TBD's.  [until the rate is known]"] = None,
     start_iteration: Annotated[
-        Number, typer.Option(help="First measured iteration; those before are warm-up.  [100, at most half]")
+        Number, "First measured iteration; those before are warm-up.  [100, at most half]"
     ] = None,
     target: Annotated[
-        Real,
-        typer.Option(help="Relative half width of the rate's 95 % interval at which a run ends.  [0.01; quick: 0.05]"),
+        Real, "Relative half width of the rate's 95 % interval at which a run ends.  [0.01; quick: 0.05]"
     ] = None,
-    budget: Annotated[Real, typer.Option(help="Seconds a run may take to reach --target.  [60; quick: 4]")] = None,
-    repeats: Annotated[
-        Number, typer.Option(help="Processes for each size, interleaved.  [3; quick: 2; --stop-iteration: 1]")
-    ] = None,
-    device: Annotated[str, typer.Option()] = "auto",
-    precision: Annotated[str, typer.Option(help="Precision, if the job supports it.")] = "fp32",
-    B: Annotated[int, typer.Option("--B", help="Models in one fused array; 0: one plain model.")] = 0,
-    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the first run of each size; run k uses seed + k.")] = 0,
-    data: Annotated[str, typer.Option()] = "auto",
-    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    option: Annotated[Texts, typer.Option()] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that one run may take in all.")] = 3600,
-    utilization: Annotated[
-        bool, typer.Option("--utilization", help="Count the use of the GPU's units at each size instead.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Output directory.  [dnnsuite-runs/throughput-JOB-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    allow_changed: AllowChanged = None,
-    quiet: Annotated[bool, typer.Option("--quiet")] = False,
+    budget: Annotated[Real, "Seconds a run may take to reach --target.  [60; quick: 4]"] = None,
+    repeats: Annotated[Number, "Processes for each size, interleaved.  [3; quick: 2; --stop-iteration: 1]"] = None,
+    device: str = "auto",
+    precision: Annotated[str, "Precision, if the job supports it."] = "fp32",
+    B: Annotated[int, "Models in one fused array; 0: one plain model."] = 0,
+    threads: Annotated[Number, "CPU threads.  [all]"] = None,
+    seed: Annotated[int, "Seed of the first run of each size; run k uses seed + k."] = 0,
+    data: str = "auto",
+    dataroot: Annotated[Text, "Folder with the data set's files."] = None,
+    option: Texts = None,
+    plugin: Texts = None,
+    timeout: Annotated[float, "Seconds that one run may take in all."] = 3600,
+    utilization: Annotated[bool, "Count the use of the GPU's units at each size instead."] = False,
+    out: Annotated[File, "Output directory.  [dnnsuite-runs/throughput-JOB-TIME]"] = None,
+    resume: bool = False,
+    allow_changed: Texts = None,
+    quiet: bool = False,
     as_json: Json = False,
 ) -> int:
     """Measure items per second at each batch size.

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .._runs.plugins import import_plugins
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
-from ._options import AllowChanged, Json, Number, Text, Texts
+from ._options import Json, Number, Real, Text, Texts
 from ._status import FAILED, say, tell
 from .run import parameters
 from .train_on_cluster import Nodes, command_line, submit
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 def train(
     context: typer.Context,
     arguments: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        Texts,
         typer.Argument(
             metavar="[CONFIG.yaml | JOB] [KEY=VALUE]...",
             help="A file of configurations (or sc20, imagenet-resnet50) [sc20], or a job; then keys to change.",
-            show_default=False,
         ),
     ] = None,
-    config: Annotated[Text, typer.Option(help="Configuration in the file.  [default]")] = None,
-    preset: Annotated[Text, typer.Option(help="quick (a minute on two cores), default or paper.  [default]")] = None,
+    config: Annotated[Text, "Configuration in the file.  [default]"] = None,
+    preset: Annotated[Text, "quick (a minute on two cores), default or paper.  [default]"] = None,
     vary: Annotated[
         Texts,
         typer.Option(
@@ -47,44 +46,29 @@ def train(
             "--B N and N values per key, one value per model.",
         ),
     ] = None,
-    B: Annotated[
-        Number, typer.Option("--B", help="Models in the array; with --seeds, 1 trains them one after the other.  [all]")
-    ] = None,
-    until: Annotated[
-        Text, typer.Option(help="End a job when its metric reaches the preset's target, or a value.  [all epochs]")
-    ] = None,
-    seeds: Annotated[Number, typer.Option(help="Train a job with N seeds, as one array.  [1]")] = None,
+    B: Annotated[Number, "Models in the array; with --seeds, 1 trains them one after the other.  [all]"] = None,
+    until: Annotated[Text, "End a job when its metric reaches the preset's target, or a value.  [all epochs]"] = None,
+    seeds: Annotated[Number, "Train a job with N seeds, as one array.  [1]"] = None,
     batch_timeout: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds that the model of a job with rollouts may take to make a batch.  [600]"),
+        Real, "Seconds that the model of a job with rollouts may take to make a batch.  [600]"
     ] = None,
-    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/CONFIG-TIME]")] = None,
-    resume: Annotated[
-        Text, typer.Option(help="auto (continue in --out, or start), never, or the path of a checkpoint.  [never]")
-    ] = None,
-    allow_changed: AllowChanged = None,
-    evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Only validate the checkpoint given with --resume; write nothing.")
-    ] = False,
-    device: Annotated[str, typer.Option()] = "auto",
-    data: Annotated[Text, typer.Option()] = None,
-    dataroot: Annotated[Text, typer.Option(help="Folder with CIFAR-100, or with train/ and val/.  [data_path]")] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the keys with their values; train nothing.")] = False,
+    out: Annotated[Text, "Output directory.  [dnnsuite-runs/CONFIG-TIME]"] = None,
+    resume: Annotated[Text, "auto (continue in --out, or start), never, or the path of a checkpoint.  [never]"] = None,
+    allow_changed: Texts = None,
+    evaluate: Annotated[bool, "Only validate the checkpoint given with --resume; write nothing."] = False,
+    device: str = "auto",
+    data: Text = None,
+    dataroot: Annotated[Text, "Folder with CIFAR-100, or with train/ and val/.  [data_path]"] = None,
+    show: Annotated[bool, "Print the keys with their values; train nothing."] = False,
     list_: Annotated[bool, typer.Option("--list", help="Print the names of the configurations.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet")] = False,
-    nproc: Annotated[
-        Number, typer.Option(help="Train data parallel in N processes on this machine, like torchrun.  [1]")
-    ] = None,
-    shard: Annotated[
-        bool, typer.Option("--shard", help="Shard the model of a job over the processes, if it does not fit into each.")
-    ] = False,
-    cluster: Annotated[Text, typer.Option(help="Run as a task of a cluster.  [slurm, with --nodes]")] = None,
-    nodes: Annotated[Number, typer.Option(help="Nodes of the cluster.  [1]")] = None,
-    gpus_per_node: Annotated[
-        Number, typer.Option(help="GPUs of a node, with one process each.  [none: one process per node]")
-    ] = None,
-    cluster_option: Annotated[Texts, typer.Option()] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
+    quiet: bool = False,
+    nproc: Annotated[Number, "Train data parallel in N processes on this machine, like torchrun.  [1]"] = None,
+    shard: Annotated[bool, "Shard the model of a job over the processes, if it does not fit into each."] = False,
+    cluster: Annotated[Text, "Run as a task of a cluster.  [slurm, with --nodes]"] = None,
+    nodes: Annotated[Number, "Nodes of the cluster.  [1]"] = None,
+    gpus_per_node: Annotated[Number, "GPUs of a node, with one process each.  [none: one process per node]"] = None,
+    cluster_option: Texts = None,
+    plugin: Texts = None,
     as_json: Json = False,
 ) -> int:
     """Train a configuration: epochs, validation, checkpoints.

@@ -13,7 +13,7 @@ import typer
 
 from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument
-from ._options import PRESETS, AllowChanged, Json, Number, Text, Texts
+from ._options import PRESETS, Json, Number, Text, Texts
 from ._status import FAILED
 from .run import parameters
 from .train_on_cluster import command_line
@@ -27,65 +27,47 @@ if TYPE_CHECKING:
 
 def tune(
     context: typer.Context,
-    job: Annotated[
-        str,
-        typer.Argument(help="A declared job, e.g. pointnet_cls; or lora, with --base and --data.", show_default=False),
-    ],
-    algorithm: Annotated[
-        Text, typer.Option(help="How configurations are chosen and stopped.  [hyperband; asha for lora]")
-    ] = None,
-    max_iters: Annotated[
-        Number, typer.Option(help="Largest number of epochs of a trial (R).  [9 for quick, 3 for lora, else 81]")
-    ] = None,
+    job: Annotated[str, "A declared job, e.g. pointnet_cls; or lora, with --base and --data."],
+    algorithm: Annotated[Text, "How configurations are chosen and stopped.  [hyperband; asha for lora]"] = None,
+    max_iters: Annotated[Number, "Largest number of epochs of a trial (R).  [9 for quick, 3 for lora, else 81]"] = None,
     trials: Annotated[
-        Number,
-        typer.Option(help="Number of configurations; hyperband sets its own.  [9 for quick, 16 for lora, else 81]"),
+        Number, "Number of configurations; hyperband sets its own.  [9 for quick, 16 for lora, else 81]"
     ] = None,
-    eta: Annotated[int, typer.Option(help="One in ETA trials continues to the next rung.")] = 3,
-    skip_last: Annotated[int, typer.Option(help="Rungs of hyperband to leave out; HFTA leaves out 2.")] = 0,
-    modes: Annotated[Texts, typer.Option(help="Ways to train the trials, e.g. hfta,serial.  [hfta,serial]")] = None,
-    space: Annotated[Text, typer.Option(help="YAML or JSON file of ranges by name.  [HFHT's of the job]")] = None,
-    metric: Annotated[Text, typer.Option(help="Metric of the held-out samples: acc or loss.  [acc]")] = None,
-    goal: Annotated[Text, typer.Option(help="Whether the metric is minimized or maximized.  [by the metric]")] = None,
-    patience: Annotated[Number, typer.Option(help="Epochs without an improvement that end a trial.")] = None,
-    preset: Annotated[str, typer.Option(help=PRESETS)] = "default",
-    repeats: Annotated[int, typer.Option(help="Searches of each mode, each with another seed.")] = 1,
-    width: Annotated[Number, typer.Option(help="Trials at once.  [measured]")] = None,
-    threads: Annotated[Number, typer.Option(help="CPU threads.  [all]")] = None,
-    iters_per_epoch: Annotated[Number, typer.Option(help="Batches of an epoch.  [preset]")] = None,
-    batch_size: Annotated[Number, typer.Option(help="Batch size, if the space has none.  [preset]")] = None,
-    option: Annotated[Texts, typer.Option()] = None,
-    seed: Annotated[int, typer.Option(help="Seed of draws, weights and the order of data.")] = 1117,
-    device: Annotated[str, typer.Option()] = "auto",
+    eta: Annotated[int, "One in ETA trials continues to the next rung."] = 3,
+    skip_last: Annotated[int, "Rungs of hyperband to leave out; HFTA leaves out 2."] = 0,
+    modes: Annotated[Texts, "Ways to train the trials, e.g. hfta,serial.  [hfta,serial]"] = None,
+    space: Annotated[Text, "YAML or JSON file of ranges by name.  [HFHT's of the job]"] = None,
+    metric: Annotated[Text, "Metric of the held-out samples: acc or loss.  [acc]"] = None,
+    goal: Annotated[Text, "Whether the metric is minimized or maximized.  [by the metric]"] = None,
+    patience: Annotated[Number, "Epochs without an improvement that end a trial."] = None,
+    preset: Annotated[str, PRESETS] = "default",
+    repeats: Annotated[int, "Searches of each mode, each with another seed."] = 1,
+    width: Annotated[Number, "Trials at once.  [measured]"] = None,
+    threads: Annotated[Number, "CPU threads.  [all]"] = None,
+    iters_per_epoch: Annotated[Number, "Batches of an epoch.  [preset]"] = None,
+    batch_size: Annotated[Number, "Batch size, if the space has none.  [preset]"] = None,
+    option: Texts = None,
+    seed: Annotated[int, "Seed of draws, weights and the order of data."] = 1117,
+    device: str = "auto",
     devices: Annotated[
-        Texts,
-        typer.Option(
-            help="Devices, with one process each: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
-        ),
+        Texts, "Devices, with one process each: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
     ] = None,
-    data: Annotated[str, typer.Option(help="Source of the samples; for lora a file of JSON lines.")] = "auto",
-    base: Annotated[Text, typer.Option(help="lora: folder of a causal language model in transformers format.")] = None,
-    held_out: Annotated[Text, typer.Option(help="lora: file to compare trials by.  [a tenth of --data]")] = None,
-    tokenizer: Annotated[Text, typer.Option(help="lora: folder of a tokenizer, or bytes.  [--base]")] = None,
-    micro_batch: Annotated[
-        Number, typer.Option(help="lora: sequences per model at once; the gradients of a batch add up.  [all]")
-    ] = None,
-    keep: Annotated[Number, typer.Option(help="lora: number of the best adapters to save.  [3]")] = None,
-    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/tune-JOB-TIME]")] = None,
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    allow_changed: AllowChanged = None,
-    share: Annotated[
-        bool,
-        typer.Option(
-            "--share", help="Train some of the trials in --out, together with other processes of this command."
-        ),
-    ] = False,
-    cluster: Annotated[Text, typer.Option(help="Distribute the trials over cluster tasks.")] = None,
-    workers: Annotated[Number, typer.Option(help="Tasks of the cluster.  [4]")] = None,
-    cluster_option: Annotated[Texts, typer.Option()] = None,
-    quiet: Annotated[bool, typer.Option("--quiet")] = False,
+    data: Annotated[str, "Source of the samples; for lora a file of JSON lines."] = "auto",
+    base: Annotated[Text, "lora: folder of a causal language model in transformers format."] = None,
+    held_out: Annotated[Text, "lora: file to compare trials by.  [a tenth of --data]"] = None,
+    tokenizer: Annotated[Text, "lora: folder of a tokenizer, or bytes.  [--base]"] = None,
+    micro_batch: Annotated[Number, "lora: sequences per model at once; the gradients of a batch add up.  [all]"] = None,
+    keep: Annotated[Number, "lora: number of the best adapters to save.  [3]"] = None,
+    dataroot: Annotated[Text, "Folder with the data set's files."] = None,
+    plugin: Texts = None,
+    out: Annotated[Text, "Output directory.  [dnnsuite-runs/tune-JOB-TIME]"] = None,
+    resume: bool = False,
+    allow_changed: Texts = None,
+    share: Annotated[bool, "Train some of the trials in --out, together with other processes of this command."] = False,
+    cluster: Annotated[Text, "Distribute the trials over cluster tasks."] = None,
+    workers: Annotated[Number, "Tasks of the cluster.  [4]"] = None,
+    cluster_option: Texts = None,
+    quiet: bool = False,
     as_json: Json = False,
 ) -> int:
     """Search a job's hyper-parameters, many trials at once.

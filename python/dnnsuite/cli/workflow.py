@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -11,80 +13,68 @@ import typer
 
 from .._shown import settings_lines
 from ..errors import InvalidArgument
-from . import convergence
-from ._options import PRESETS, AllowChanged, Json, Number, Quiet, Text, Texts
-from ._parameters import with_search_flags
-from ._status import FAILED, keeping, say
+from ..workflow.settings import FLAGS, SEARCHED, as_flag
+from ._options import PRESETS, Json, Number, Real, Text, Texts, parameter, with_parameters
+from ._status import FAILED, keeping, say, tell
 
 if TYPE_CHECKING:
     from ..workflow import WorkflowReport
 
+_CONVERGENCE = "convergence"  # the name of the workflow that compares how an array trains with its models alone
 
-@with_search_flags
+
+def _search_flag(mode: str, name: str) -> inspect.Parameter:
+    """Make HFTA's flag of the search for the largest B in a mode."""
+    kind, meaning = FLAGS[name]
+    panel = f"How many models fit: {mode}"
+    own = typer.Option(as_flag(mode, name), help=f"{meaning}  [preset]", rich_help_panel=panel)
+    return parameter(f"{mode}_{name}", Optional[kind], own)  # noqa: UP045
+
+
+@functools.partial(with_parameters, more=[_search_flag(mode, name) for mode in SEARCHED for name in FLAGS])
 def workflow(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="A job (`dnnsuite list` names them), convergence or resnet_partially_fused.", show_default=False
-        ),
-    ],
-    device: Annotated[Text, typer.Option()] = None,
+    name: Annotated[str, "A job (`dnnsuite list` names them), convergence or resnet_partially_fused."],
+    device: Text = None,
     devices: Annotated[
-        Texts,
-        typer.Option(help="Devices to share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."),
+        Texts, "Devices to share the repeats: all (GPUs), cuda:0,cuda:1, or cpu,cpu (halves of the CPUs)."
     ] = None,
-    device_model: Annotated[Text, typer.Option(help="Name of the device in the files.  [the GPU's]")] = None,
-    modes: Annotated[
-        Texts, typer.Option(help="Modes to measure, e.g. serial,hfta; mps and mig change the GPU.  [all others]")
-    ] = None,
-    precisions: Annotated[
-        Texts, typer.Option(help="Precisions to measure, e.g. fp32,bf16.  [fp32, and amp on a GPU]")
-    ] = None,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Measure in bfloat16 too.")] = False,
-    repeats: Annotated[Number, typer.Option(help="Runs of each point.  [preset]")] = None,
-    epochs: Annotated[Number, typer.Option(help="Epochs of a run; the first is warm-up.  [until --goal]")] = None,
-    iters_per_epoch: Annotated[Number, typer.Option(help="Iterations of an epoch.  [preset]")] = None,
-    batch_size: Annotated[Number, typer.Option(help="Items per model and iteration.  [preset]")] = None,
-    seed: Annotated[Number, typer.Option(help="Seed of models, data, plan and order.  [1]")] = None,
-    preset: Annotated[Text, typer.Option(help=f"{PRESETS}  [default]")] = None,
-    option: Annotated[Texts, typer.Option()] = None,
-    plan: Annotated[Texts, typer.Option(help="Numbers of models to measure, e.g. 1,2,4,8.  [searched]")] = None,
+    device_model: Annotated[Text, "Name of the device in the files.  [the GPU's]"] = None,
+    modes: Annotated[Texts, "Modes to measure, e.g. serial,hfta; mps and mig change the GPU.  [all others]"] = None,
+    precisions: Annotated[Texts, "Precisions to measure, e.g. fp32,bf16.  [fp32, and amp on a GPU]"] = None,
+    bf16: Annotated[bool, "Measure in bfloat16 too."] = False,
+    repeats: Annotated[Number, "Runs of each point.  [preset]"] = None,
+    epochs: Annotated[Number, "Epochs of a run; the first is warm-up.  [until --goal]"] = None,
+    iters_per_epoch: Annotated[Number, "Iterations of an epoch.  [preset]"] = None,
+    batch_size: Annotated[Number, "Items per model and iteration.  [preset]"] = None,
+    seed: Annotated[Number, "Seed of models, data, plan and order.  [1]"] = None,
+    preset: Annotated[Text, f"{PRESETS}  [default]"] = None,
+    option: Texts = None,
+    plan: Annotated[Texts, "Numbers of models to measure, e.g. 1,2,4,8.  [searched]"] = None,
     unfused: Annotated[
-        Texts,
-        typer.Option(help="For NAME_partially_fused: modules to leave unfused one after the other, e.g. bn1,relu."),
+        Texts, "For NAME_partially_fused: modules to leave unfused one after the other, e.g. bn1,relu."
     ] = None,
-    max_B: Annotated[Number, typer.Option("--max-B", help="Largest B, instead of searching for it.")] = None,
-    max_num_Bs: Annotated[Number, typer.Option("--max-num-Bs", help="Number of Bs to measure.  [preset]")] = None,
-    lambd: Annotated[Optional[float], typer.Option(help="Density of the Bs near 1.  [4]")] = None,  # noqa: UP045
-    data: Annotated[Text, typer.Option()] = None,
-    dataroot: Annotated[Text, typer.Option(help="Folder with the data set's files.")] = None,
-    threads: Annotated[
-        Number, typer.Option(help="CPU threads of a run's processes.  [$OMP_NUM_THREADS, or all]")
-    ] = None,
+    max_B: Annotated[Number, "Largest B, instead of searching for it."] = None,
+    max_num_Bs: Annotated[Number, "Number of Bs to measure.  [preset]"] = None,
+    lambd: Annotated[Real, "Density of the Bs near 1.  [4]"] = None,
+    data: Text = None,
+    dataroot: Annotated[Text, "Folder with the data set's files."] = None,
+    threads: Annotated[Number, "CPU threads of a run's processes.  [$OMP_NUM_THREADS, or all]"] = None,
     goal: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Stop when the relative half width of each speedup's 95 % interval is below this.  [0.05]"),
+        Real, "Stop when the relative half width of each speedup's 95 % interval is below this.  [0.05]"
     ] = None,
-    budget: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds to reach --goal, start-up included.  [preset; --epochs: none]"),
-    ] = None,
-    timeout: Annotated[Optional[float], typer.Option(help="Seconds a turn may take.  [3600]")] = None,  # noqa: UP045
-    job: Annotated[Text, typer.Option(help="For convergence: the job to train.  [resnet]")] = None,
-    lrs: Annotated[
-        Texts, typer.Option(help="For convergence: learning rates, one per model, e.g. .002,.001.  [the job's]")
-    ] = None,
-    models: Annotated[Number, typer.Option(help="For convergence: number of models.  [3]")] = None,
-    plugin: Annotated[Texts, typer.Option()] = None,
-    monitor: Annotated[Text, typer.Option()] = None,
-    out: Annotated[Text, typer.Option(help="Output directory.  [dnnsuite-runs/NAME-TIME]")] = None,
-    hfta_tree: Annotated[
-        Text, typer.Option(help="Also write the finished runs to this folder, in HFTA's layout.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume")] = False,
-    allow_changed: AllowChanged = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs in their order; run nothing.")] = False,
-    quiet: Quiet = False,
+    budget: Annotated[Real, "Seconds to reach --goal, start-up included.  [preset; --epochs: none]"] = None,
+    timeout: Annotated[Real, "Seconds a turn may take.  [3600]"] = None,
+    job: Annotated[Text, "For convergence: the job to train.  [resnet]"] = None,
+    lrs: Annotated[Texts, "For convergence: learning rates, one per model, e.g. .002,.001.  [the job's]"] = None,
+    models: Annotated[Number, "For convergence: number of models.  [3]"] = None,
+    plugin: Texts = None,
+    monitor: Text = None,
+    out: Annotated[Text, "Output directory.  [dnnsuite-runs/NAME-TIME]"] = None,
+    hfta_tree: Annotated[Text, "Also write the finished runs to this folder, in HFTA's layout."] = None,
+    resume: bool = False,
+    allow_changed: Texts = None,
+    dry_run: Annotated[bool, "Print the runs in their order; run nothing."] = False,
+    quiet: bool = False,
     as_json: Json = False,
     **search: Any,
 ) -> int:
@@ -102,13 +92,13 @@ def workflow(
         "allow_changed": allow_changed,
         **search,
     }  # fmt: skip
-    if name == convergence.NAME:
+    if name == _CONVERGENCE:
         if devices:
-            raise InvalidArgument(f"--devices distributes repeats; {convergence.NAME} has none")
+            raise InvalidArgument(f"--devices distributes repeats; {_CONVERGENCE} has none")
         own = {"job": job, "lrs": lrs, "models": models, "hfta_tree": hfta_tree}
-        return convergence.compare({**asked, **own}, out, resume, dry_run, as_json, quiet)
+        return _compare({**asked, **own}, out, resume, dry_run, as_json, quiet)
     if given := [flag for flag, value in (("--job", job), ("--lrs", lrs), ("--models", models)) if value is not None]:
-        raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {convergence.NAME}`")
+        raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {_CONVERGENCE}`")
     if dry_run:
         return _describe_plan(name, asked, as_json)
     from .._runs.folder import WORKFLOW_FILE, default_out
@@ -204,3 +194,55 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
     for remark in remarks:
         print(f"note: {remark}")
     return 0 if order else 1
+
+
+def _compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
+    """Compare how an array trains with its models alone, or print the plan of it."""
+    from .._runs.folder import WORKFLOW_FILE, default_out
+    from ..workflow import convergence
+    from ..workflow.common_settings import flag
+    from ..workflow.convergence.settings import OPTIONS
+
+    options = {name: value for name, value in asked.items() if value is not None}
+    if odd := next((name for name in options if name not in OPTIONS and name != "precisions"), None):
+        raise InvalidArgument(f"{flag(odd)} has no meaning for convergence; it has --job, --lrs, --models, --epochs")
+    precisions = [each for value in options.pop("precisions", []) for each in value.split(",")]
+    if len(precisions) > 1:
+        raise InvalidArgument(f"--precisions {','.join(precisions)}: convergence is compared in one precision")
+    if precisions:
+        options["precision"] = precisions[0]
+    if dry_run:
+        return _describe_trainings(options, as_json)
+    where = Path(out) if out else default_out(_CONVERGENCE, WORKFLOW_FILE, resume)
+    with keeping(where, WORKFLOW_FILE, f"dnnsuite workflow {_CONVERGENCE}", "finished trainings"):
+        report = convergence.run(where, resume, quiet=quiet, **options)
+    files = [str(path) for path in report.files]
+    if as_json:
+        verdict = None if report.verdict is None else report.verdict.to_dict()
+        found = {"out": str(report.root), "ok": report.ok, "problems": report.problems, "verdict": verdict}
+        print(json.dumps({**found, "files": files, "settings": report.settings.to_dict()}))
+    else:
+        if report.verdict is not None:
+            print(report.verdict)
+        for path in files:
+            tell(path)
+    for problem in report.problems:
+        say(problem)
+    return 0 if report.ok else FAILED
+
+
+def _describe_trainings(options: dict[str, Any], as_json: bool) -> int:
+    from ..workflow.convergence.plan import WAYS
+    from ..workflow.convergence.settings import resolve
+    from ..workflow.preflight import weigh
+
+    settings = resolve(options)
+    weigh(settings)
+    if as_json:
+        print(json.dumps({"settings": settings.to_dict(), "trainings": list(WAYS)}))
+        return 0
+    print("\n".join(settings_lines(settings.to_dict())))
+    print(f"\n{len(WAYS)} trainings of {settings.iterations} iterations of {len(settings.lrs)} models:")
+    for way, what in WAYS.items():
+        print(f"  {way:<8} {what}")
+    return 0
