@@ -12,10 +12,8 @@ import typer
 
 from . import (
     advise,
-    baseline,
     compare,
     data,
-    doctor,
     import_,
     ladder,
     list_,
@@ -26,7 +24,6 @@ from . import (
     report,
     roofline,
     run,
-    show,
     throughput,
     train,
     tune,
@@ -34,7 +31,7 @@ from . import (
 )
 from ._command import Commands, add_commands
 from ._status import USAGE, reporting
-from .tune_on_cluster import run_part
+from .on_cluster import tune_as_part as _tune_as_part
 
 app = typer.Typer(
     name="dnnsuite",
@@ -95,7 +92,7 @@ def start(
 
 # In the order of the help: what most users need first.
 _COMMANDS: dict[str, Callable[..., int]] = {
-    "doctor": doctor.doctor, "list": list_.list_jobs, "show": show.show, "workflow": workflow.workflow,
+    "doctor": list_.doctor, "list": list_.list_jobs, "show": list_.show, "workflow": workflow.workflow,
     "tune": tune.tune, "advise": advise.advise, "run": run.run, "train": train.train,
     "throughput": throughput.throughput, "ladder": ladder.ladder, "profile": profile.profile,
     "import": import_.import_file, "roofline": roofline.roofline, "report": report.report,
@@ -105,7 +102,7 @@ add_commands(app, {name: reporting(command) for name, command in _COMMANDS.items
 _GROUPS: dict[str, tuple[str, dict[str, Callable[..., int]]]] = {
     "baseline": (
         "Keep results in one file; check later runs against it.",
-        {"save": baseline.save, "check": baseline.check},
+        {"save": compare.save, "check": compare.check},
     ),
     "data": (
         "List, find and prepare data sets.",
@@ -134,4 +131,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def tune_as_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
     """Take part in a search, as a task of a cluster."""
-    run_part(main, order, directory)
+    _tune_as_part(main, order, directory)

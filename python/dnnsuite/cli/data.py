@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Dataroot = Annotated[
     Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY, else data]", show_default=False)
 ]
-Name = Annotated[str, typer.Argument(help="A data set; `dnnsuite data list` names them.", show_default=False)]
+Name = Annotated[str, "A data set; `dnnsuite data list` names them."]
 
 
 def _root(dataroot: str | None) -> Path:

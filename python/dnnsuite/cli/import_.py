@@ -6,8 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from ..errors import InvalidArgument, reason
 from ._options import File, Json
 from ._status import print_json, records, say, script, tell
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..importers import Imported
 
-Source = Annotated[Path, typer.Argument(help="The file.", show_default=False)]
+Source = Annotated[Path, "The file."]
 Results = dict[str, "pd.DataFrame"]
 
 _ROWS = 10

@@ -16,7 +16,7 @@ from ._status import say
 if TYPE_CHECKING:
     from ..profiler.counters import CounterPlan, Selection
 
-Chip = Annotated[Text, typer.Option(help="A chip, e.g. GH100 (H100, H200).  [this machine's GPU]")]
+Chip = Annotated[Text, "A chip, e.g. GH100 (H100, H200).  [this machine's GPU]"]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
 # Chips of the products that users know by another name.
 PRODUCTS = {
@@ -29,7 +29,7 @@ PRODUCTS = {
     for product in products.split()
 }  # fmt: skip
 
-Sampling = Annotated[bool, typer.Option("--sampling", help="Metrics that can be sampled over time.")]
+Sampling = Annotated[bool, "Metrics that can be sampled over time."]
 
 
 def _chip(asked: str | None, collection: str = "ranges") -> str:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +18,8 @@ from .._shown import metric, ratio
 from ..errors import InvalidArgument
 from ._options import Json, Number, Real, Text, Texts
 from ._status import FAILED, say, tell
+from .on_cluster import Nodes, command_line, in_processes, submit
 from .run import parameters
-from .train_on_cluster import Nodes, command_line, submit
 
 if TYPE_CHECKING:
     from .._runs.record import Metric, RunRecord
@@ -78,15 +78,17 @@ def train(
     as one array.
     """
     from .. import training
+    from .._runs.folder import CLUSTER_FILE
 
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
     from ..training.configurations import is_job, overrides
+    from ..training.vary import varied, vary_of
 
     if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
         if file is not None and is_job(file):  # what is wrong is said once, before processes and data
             training.values_of_job(file, preset or "default", overrides(keys), device, nproc)
-        return _in_processes(nproc, context, seeds)
+        return in_processes(nproc, context, seeds)
 
     if file is not None and is_job(file):
         refused = {
@@ -108,11 +110,14 @@ def train(
             raise InvalidArgument(
                 "--shard splits a model over processes, and there is one: add --nproc 2, or use torchrun"
             )
-        options = overrides(keys), preset or "default", device, data or "auto", dataroot
-        of_job = _AskedJob(file, *options, until, seeds or 1, shard, batch_timeout)
+        options = file, preset or "default", device, data or "auto", dataroot, until, shard, batch_timeout
+        of_job = functools.partial(_of_job, *options)
+        how = out, resume or "never", allow_changed or [], quiet, as_json
         if B == 1 and (seeds or 1) > 1:
-            return _one_by_one(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
-        return _train(of_job, out, resume or "never", allow_changed or [], quiet, as_json)
+            _, values = training.values_of_job(file, preset or "default", overrides(keys), device)
+            each = range(values["seed"], values["seed"] + (seeds or 1))
+            return _one_by_one([(seed, of_job({**overrides(keys), "seed": str(seed)}, 1)) for seed in each], *how)
+        return _train(of_job(overrides(keys), seeds or 1), *how)
     of_jobs = {"--until": until, "--seeds": seeds, "--shard": shard or None, "--batch-timeout": batch_timeout}
     if odd := next((option for option, value in of_jobs.items() if value is not None), None):
         raise InvalidArgument(
@@ -126,147 +131,81 @@ def train(
         return 0
     name = config or "default"
     settings = settings_of(with_data(arguments, data), name, preset)
-    variants = _variants(settings, vary or [], B)
+    variants = varied(settings, vary_of(vary or []), B) if vary or B is not None else []  # none for a single model
     if cluster is not None or nodes is not None or gpus_per_node is not None or cluster_option:
         asked_of = Nodes(cluster or "slurm", nodes or 1, gpus_per_node or 0, parameters(cluster_option or []))
-        return _submit(context, name, settings, asked_of, out, resume or "never", as_json)
+        folder = Path(out) if out else _default_out(name, CLUSTER_FILE, resume or "never")
+        words = command_line(context)
+        return submit(name, words, asked_of, settings.batch_size, folder, resume or "never", as_json)
     if show:
         return _show([own for _, own in variants] or [settings], as_json)
-    asked = _Asked(name, settings, variants, Path(path).stem, preset or "", device, dataroot)
+    plan = Path(path).stem
     if evaluate:
-        return _evaluate(asked, out, resume, quiet, as_json)
+        if variants:
+            raise InvalidArgument("--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt")
+        return _evaluate((name, settings, plan), dataroot, device, out, resume, quiet, as_json)
     quiet = quiet or not settings.log_to_screen
+    asked = _of_configuration(name, settings, variants, plan, preset or "", device, dataroot)
     return _train(asked, out, resume or "never", allow_changed or [], quiet, as_json)
-
-
-def _in_processes(nproc: int, context: typer.Context, seeds: int | None) -> int:
-    """Run the same command in `nproc` processes that train one model, and return its status."""
-    import socket
-    import subprocess
-    import time
-
-    if nproc < 1:
-        raise InvalidArgument(f"--nproc {nproc}: must be at least 1")
-    if nproc > 1 and (seeds or 1) > 1:
-        raise InvalidArgument(f"--seeds {seeds} are an array, which trains in one process: leave out --nproc")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "dnnsuite", "train", *command_line(context, ("nproc",))]
-    place = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    each = [
-        subprocess.Popen(command, env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(nproc)
-    ]
-    try:
-        while None in (ended := [one.poll() for one in each]) and not any(ended):
-            time.sleep(0.05)
-        for one in each:  # where one has failed, the others end soon, or wait for it for ever
-            one.wait(None if not any(ended) else _PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        for one in each:
-            if one.poll() is None:
-                one.terminate()
-    return next((code for code in [*ended, *(one.wait() for one in each)] if code), 0)
-
-
-_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
 class _Asked:
-    """One run, or the array of `variants`, as the command line has it."""
+    """One run or array, as the command line has it.
+
+    Attributes:
+        record: options for the run's record.
+        made: function that looks for the data, and returns one that makes the experiment for a device.
+        saves: True if the run writes checkpoints.
+        events: True if the run writes TensorBoard's files.
+    """
 
     name: str
-    settings: Settings
-    variants: Variants
-    plan: str
     preset: str
     device: str
-    dataroot: str | None
-
-    def made(self) -> Callable[[str], Experiment | ExperimentArray]:
-        """Return a function that makes the experiment for a device; the data are looked for now."""
-        from .. import training
-
-        if not self.variants:
-            data = training.find_data(self.settings, self.dataroot)
-            return lambda kind: training.experiment_of(self.name, self.settings, data, kind, self.plan)
-        each = training.data_of(self.variants, self.dataroot)
-        return lambda kind: training.array_of(self.name, self.variants, each, kind, self.plan)
-
-    @property
-    def saves(self) -> bool:
-        """True if the run writes checkpoints."""
-        return self.settings.save_checkpoint
-
-    @property
-    def events(self) -> bool:
-        """True if the run writes TensorBoard's files."""
-        return self.settings.log_to_tensorboard
-
-    def record(self) -> dict[str, Any]:
-        """Return the options for the run's record."""
-        models = [name for name, _ in self.variants]
-        asked = {"config": self.name, "settings": self.settings.to_dict(), "dataroot": self.dataroot}
-        return {**asked, **({"vary": models} if models else {})}
+    is_array: bool
+    record: dict[str, Any]
+    made: Callable[[], Callable[[str], Experiment | ExperimentArray]]
+    saves: bool = True
+    events: bool = False
 
 
-@dataclass(frozen=True)
-class _AskedJob:
-    """One run of a job, as the command line has it."""
+def _of_configuration(
+    name: str, settings: Settings, variants: Variants, plan: str, preset: str, device: str, dataroot: str | None
+) -> _Asked:
+    from .. import training
 
-    name: str
-    keys: dict[str, str]
-    preset: str
-    device: str
-    data: str
-    dataroot: str | None
-    until: str | None = None
-    seeds: int = 1
-    shard: bool = False
-    batch_timeout_s: float | None = None
-    saves, events = True, False
+    def made() -> Callable[[str], Experiment | ExperimentArray]:
+        if not variants:
+            data = training.find_data(settings, dataroot)
+            return lambda kind: training.experiment_of(name, settings, data, kind, plan)
+        each = training.data_of(variants, dataroot)
+        return lambda kind: training.array_of(name, variants, each, kind, plan)
 
-    @property
-    def variants(self) -> bool:
-        """True for an array."""
-        return self.seeds > 1
-
-    def made(self) -> Callable[[str], Experiment | ExperimentArray]:
-        """Return a function that makes the experiment, or the array of seeds, for a device."""
-        from .. import training
-
-        of = (self.name, self.preset, self.keys)
-        more: dict[str, Any] = {"data": self.data, "dataroot": self.dataroot, "until": self.until}
-        if self.seeds == 1:
-            more |= {"shard": self.shard, "batch_timeout_s": self.batch_timeout_s}
-            return lambda kind: training.experiment_of_job(*of, kind, **more)
-        return lambda kind: training.array_of_job(*of, kind, self.seeds, **more)
-
-    def record(self) -> dict[str, Any]:
-        """Return the options for the run's record."""
-        asked = {"job": self.name, "keys": self.keys, "dataroot": self.dataroot, "seeds": self.seeds}
-        more = {"until": self.until, "shard": self.shard, "data": "" if self.data == "auto" else self.data}
-        return {**asked, **{name: value for name, value in more.items() if value}}
+    record = {"config": name, "settings": settings.to_dict(), "dataroot": dataroot}
+    more = {"vary": [own for own, _ in variants]} if variants else {}
+    saves, events = settings.save_checkpoint, settings.log_to_tensorboard
+    return _Asked(name, preset, device, bool(variants), {**record, **more}, made, saves, events)
 
 
-def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
-    """Return the configurations of an array; none for a single model."""
-    from ..training.vary import varied, vary_of
+def _of_job(
+    name: str, preset: str, device: str, data: str, dataroot: str | None, until: str | None, shard: bool,
+    batch_timeout_s: float | None, keys: dict[str, str], seeds: int,
+) -> _Asked:  # fmt: skip
+    from .. import training
 
-    return varied(settings, vary_of(vary), B) if vary or B is not None else []
+    of_all: dict[str, Any] = {"data": data, "dataroot": dataroot, "until": until}
 
+    def make(kind: str) -> Experiment | ExperimentArray:
+        if seeds > 1:
+            return training.array_of_job(name, preset, keys, kind, seeds, **of_all)
+        own = {"shard": shard, "batch_timeout_s": batch_timeout_s}
+        return training.experiment_of_job(name, preset, keys, kind, **of_all, **own)
 
-def _submit(
-    context: typer.Context, name: str, settings: Settings, nodes: Nodes, out: str | None, resume: str, as_json: bool
-) -> int:
-    from .._runs.folder import CLUSTER_FILE
-
-    folder = Path(out) if out else _default_out(name, CLUSTER_FILE, resume)
-    return submit(name, command_line(context), nodes, settings.batch_size, folder, resume, as_json)
+    more = {"until": until, "shard": shard, "data": "" if data == "auto" else data}
+    record = {"job": name, "keys": keys, "dataroot": dataroot, "seeds": seeds}
+    record |= {option: value for option, value in more.items() if value}
+    return _Asked(name, preset, device, seeds > 1, record, lambda: make)
 
 
 def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -311,9 +250,7 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _train(
-    asked: _Asked | _AskedJob, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
-) -> int:
+def _train(asked: _Asked, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool) -> int:
     from .. import training
     from .._runs.failures import NotFinite
     from .._runs.interrupts import Interrupted
@@ -331,7 +268,7 @@ def _train(
             tensorboard=asked.events,
             quiet=quiet,
             preset=asked.preset,
-            asked=asked.record(),
+            asked=asked.record,
             allow_changed=allow_changed,
         )
     except Interrupted as interrupted:
@@ -340,15 +277,16 @@ def _train(
     except NotFinite as error:
         say(f"error: {error}")
         return _end(FAILED)
-    _tell(trained, asked, as_json)
-    return _end(FAILED if _missed([trained]) else 0)
+    _tell(trained, asked.is_array, as_json)
+    until = trained.record.details.get("until") if trained.record is not None else None
+    return _end(FAILED if until and trained.record and len(until["reached"]) < trained.record.B else 0)
 
 
 def _one_by_one(
-    asked: _AskedJob, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool
-) -> int:
+    each: Sequence[tuple[int, _Asked]], out: str | None, resume: str, allow_changed: list[str], quiet: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Train the seeds one after the other, each in a folder of its own; those that are done are left as they are."""
-    from .. import training
     from .._runs.folder import default_out
     from ..training.experiment_run import TRAINING_FILE
     from ..training.until import over_records
@@ -357,11 +295,9 @@ def _one_by_one(
         raise InvalidArgument(f"--resume {resume}: with --seeds, accepted: never, auto")
     if resume == "auto" and out is None:
         raise InvalidArgument("--resume auto of several seeds needs --out, the folder to continue in")
-    _, values = training.values_of_job(asked.name, asked.preset, asked.keys, asked.device)
-    folder = Path(out) if out else default_out(asked.name, TRAINING_FILE, False)
+    folder = Path(out) if out else default_out(each[0][1].name, TRAINING_FILE, False)
     ended = 0
-    for seed in range(values["seed"], values["seed"] + asked.seeds):
-        one = replace(asked, keys={**asked.keys, "seed": str(seed)}, seeds=1)
+    for seed, one in each:
         status = _train(one, str(folder / f"seed-{seed}"), resume, allow_changed, quiet, as_json)
         if status not in (0, FAILED):
             return status
@@ -371,29 +307,25 @@ def _one_by_one(
     return ended
 
 
-def _missed(each: Sequence[Trained]) -> bool:
-    """True if a run was to reach a target and a model did not."""
-    records = [one.record for one in each if one.record is not None and "until" in one.record.details]
-    return any(len(record.details["until"]["reached"]) < record.B for record in records)
-
-
-def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, as_json: bool) -> int:
+def _evaluate(
+    of: tuple[str, Settings, str], dataroot: str | None, device: str, out: str | None, resume: str | None, quiet: bool,
+    as_json: bool,
+) -> int:  # fmt: skip
     """Validate a checkpoint and print what was found."""
     from .. import training
     from .._runs.device import choose_device
     from ..training.checkpoints import CHECKPOINT
     from ..training.lines import accuracies
 
-    if asked.variants:
-        raise InvalidArgument("--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt")
+    name, settings, plan = of
     path = resume if resume not in (None, "never", "auto") else f"{out}/{CHECKPOINT}" if out else None
     if path is None:
         raise InvalidArgument("--evaluate needs a checkpoint: --resume FILE, or the --out of a run")
     if not Path(path).is_file():
         raise InvalidArgument(f"--evaluate: {path}: no such file")
-    data = training.find_data(asked.settings, asked.dataroot)
-    made = training.experiment_of(asked.name, asked.settings, data, choose_device(asked.device), asked.plan)
-    found = training.evaluate(made, path, device=asked.device, quiet=quiet)
+    data = training.find_data(settings, dataroot)
+    made = training.experiment_of(name, settings, data, choose_device(device), plan)
+    found = training.evaluate(made, path, device=device, quiet=quiet)
     if int(os.environ.get("RANK", "0")) == 0:
         told = {"checkpoint": path, "data": data.source, "samples": len(data.valid), **found}
         print(json.dumps(told) if as_json else f"{path}: {accuracies(found)[3:]} on {data.source}")
@@ -406,36 +338,30 @@ def _default_out(name: str, file: str, resume: str) -> Path:
     return default_out(name, file, resume == "auto" and any(OUT.glob(f"{name}-[0-9]*/{file}")))
 
 
-def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:
-    if trained.record is None:
-        return
-    if asked.variants:
-        _tell_of_models(trained, as_json)
-        return
-    last = trained.history[-1]
-    if as_json:
-        own = {"out": str(trained.folder), "data": trained.record.data, "last": last}
-        print(json.dumps({**own, **_to_target(trained.record)}))
-        return
-    scores = "".join(f", {own}" for own in _scores(last))
-    tell(f"{trained.folder}: {len(trained.history)} epochs{scores} on {trained.record.data}{_target(trained)}")
-
-
-def _tell_of_models(trained: Trained, as_json: bool) -> None:
+def _tell(trained: Trained, is_array: bool, as_json: bool) -> None:
+    """Print the result of a run, or of each model of an array."""
     from ..training.models_file import read_models
+    from ..training.until import sentence
 
-    assert trained.record is not None
-    models = read_models(trained.folder)
-    speedup = next((each for each in trained.record.metrics if each.name == "speedup"), None)
+    record = trained.record
+    if record is None:
+        return
+    own: dict[str, Any] = {"out": str(trained.folder), "data": record.data}
+    models = read_models(trained.folder) if is_array else []
+    speedup = next((each for each in record.metrics if each.name == "speedup"), None) if is_array else None
     if as_json:
-        times = speedup.value if speedup else None
-        found = {"out": str(trained.folder), "data": trained.record.data, "speedup": times, "models": models}
-        print(json.dumps({**found, **_to_target(trained.record)}))
+        more = {"speedup": speedup.value if speedup else None, "models": models}
+        print(json.dumps({**own, **(more if is_array else {"last": trained.history[-1]}), **_to_target(record)}))
         return
     for model in models:
         what = ", ".join(_scores(model)) if model["status"] == "ok" else f"ended: {model['status']}"
         tell(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
-    tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {trained.record.data}{_target(trained)}")
+    target = f"; {told}" if (told := sentence(record)) else ""
+    if is_array:
+        tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {record.data}{target}")
+    else:
+        scores = "".join(f", {own}" for own in _scores(trained.history[-1]))
+        tell(f"{trained.folder}: {len(trained.history)} epochs{scores} on {record.data}{target}")
 
 
 def _to_target(record: RunRecord) -> dict[str, Any]:
@@ -443,13 +369,6 @@ def _to_target(record: RunRecord) -> dict[str, Any]:
     own = [each for each in record.metrics if each.replica is None and each.name.endswith(" to target")]
     means = {each.name: {"mean": each.value, "low": each.low, "high": each.high} for each in own}
     return {"until": {**until, **means}} if until else {}
-
-
-def _target(trained: Trained) -> str:
-    from ..training.until import sentence
-
-    told = sentence(trained.record) if trained.record is not None else ""
-    return f"; {told}" if told else ""
 
 
 def _scores(row: Mapping[str, Any]) -> list[str]:

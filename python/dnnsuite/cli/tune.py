@@ -15,9 +15,8 @@ from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument
 from ._options import PRESETS, Json, Number, Text, Texts
 from ._status import FAILED
+from .on_cluster import OF_SEARCH, TuningOnCluster, command_line, search_on_cluster
 from .run import parameters
-from .train_on_cluster import command_line
-from .tune_on_cluster import OWN, TuningOnCluster, search_on_cluster
 
 if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
@@ -127,7 +126,7 @@ def tune(
         )  # fmt: skip
 
     if on_cluster:
-        plan = TuningOnCluster(job, command_line(context, OWN), 4 if workers is None else workers)
+        plan = TuningOnCluster(job, command_line(context, OF_SEARCH), 4 if workers is None else workers)
         said = search_on_cluster(plan, where, cluster or "slurm", parameters(cluster_option or []), resume, as_json)
         _print(said, where, as_json)
         return 0 if said["same"] else FAILED

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""`dnnsuite train --cluster`: one training run as a task of a cluster, over one node or several."""
+"""Runs of several processes: one training run on this machine (`--nproc`) or as a task of a cluster over one node or
+several, and workers of a cluster that share one search."""
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._files import read_json, write_json
 from .._shown import rate as shown_rate
+from ..errors import Error, InvalidArgument
 from ._status import FAILED
 
 if TYPE_CHECKING:
@@ -21,7 +26,11 @@ if TYPE_CHECKING:
     from ..cluster import Part
 
 TASK_FILE = "task.json"
-_OWN = ("cluster", "nodes", "gpus_per_node", "cluster_option", "out", "resume", "as_json")  # not the task's options
+_PATIENCE_S = 30.0  # with processes whose run has lost one
+COMPARISON_FILE = "comparison.json"
+#: Options of the whole, which its tasks are not given: of a training run, and of a search.
+_OF_RUN = ("cluster", "nodes", "gpus_per_node", "cluster_option", "out", "resume", "as_json")
+OF_SEARCH = ("cluster", "workers", "cluster_option", "out", "resume", "share", "as_json", "quiet")
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,6 @@ class Nodes:
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters of submitit's executor."""
-        from ..errors import InvalidArgument
-
         for name, value, least in (("--nodes", self.count, 1), ("--gpus-per-node", self.gpus, 0)):
             if value < least:
                 raise InvalidArgument(f"{name} {value}: must be at least {least}")
@@ -59,7 +66,16 @@ class Nodes:
         return int(self.parameters["nodes"]) * int(self.parameters["tasks_per_node"])
 
 
-class TrainingOnCluster:
+class _CommandOnCluster:
+    """A plan whose tasks run one command, which writes all that there is to write."""
+
+    file = TASK_FILE
+
+    def all_ended(self, root: Path, seconds: float) -> None:
+        """Do nothing."""
+
+
+class TrainingOnCluster(_CommandOnCluster):
     """A plan of one part: the same command on each process of the run.
 
     Args:
@@ -68,8 +84,7 @@ class TrainingOnCluster:
         checkpoint: checkpoint to begin from.
     """
 
-    file = TASK_FILE
-    task = "dnnsuite.cli.train_on_cluster:run_part"
+    task = "dnnsuite.cli.on_cluster:train_as_part"
 
     def __init__(self, name: str, arguments: Sequence[str], checkpoint: str | None = None) -> None:
         from ..cluster import Part
@@ -93,8 +108,36 @@ class TrainingOnCluster:
         where = f"the last checkpoint is {kept}" if kept.is_file() else "there is no checkpoint yet"
         return f"{part.name}: a process ended early; {where}; continue with --resume auto"
 
-    def all_ended(self, root: Path, seconds: float) -> None:
-        """Do nothing: a run has nothing left to do."""
+
+class TuningOnCluster(_CommandOnCluster):
+    """A plan whose parts are workers: the same command on each, in one directory.
+
+    Args:
+        job: name for lines on the screen.
+        arguments: arguments of `dnnsuite tune`, without `OF_SEARCH`.
+        workers: number of tasks.
+    """
+
+    task = "dnnsuite.cli.app:tune_as_part"
+
+    def __init__(self, job: str, arguments: Sequence[str], workers: int) -> None:
+        from ..cluster import Part
+
+        if workers < 1:
+            raise InvalidArgument(f"--workers {workers}: must be at least 1")
+        self.name = f"tune-{job}"
+        self.asked = {"arguments": list(arguments)}
+        order = {"arguments": list(arguments), "workers": workers}
+        self.parts = [Part(f"worker-{number:03d}", order) for number in range(workers)]
+
+    def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
+        """Describe a worker's end in a line."""
+        return f"{part.name}: {'left; the others continue its trials' if state is None else 'done'}"
+
+
+def _teller(as_json: bool) -> Callable[[str], None]:
+    """Return what prints a line on the screen; beside JSON on standard error."""
+    return lambda line: print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
 
 
 def submit(
@@ -109,7 +152,6 @@ def submit(
     """
     from .._runs.folder import CLUSTER_FILE
     from ..cluster import run_parts
-    from ..errors import InvalidArgument
 
     if batch_size % nodes.processes:
         least = batch_size // nodes.processes * nodes.processes or nodes.processes
@@ -121,16 +163,33 @@ def submit(
     plan = TrainingOnCluster(name, arguments, checkpoint)
     if go_on:  # a run that has ended goes on where more epochs are asked for, and else says so
         (out / name / TASK_FILE).unlink(missing_ok=True)
-
-    def tell(line: str) -> None:
-        print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
-
-    ok = run_parts(plan, out, nodes.cluster, nodes.parameters, go_on, tell)
+    ok = run_parts(plan, out, nodes.cluster, nodes.parameters, go_on, _teller(as_json))
     print(json.dumps({"out": str(out / name), "ok": ok}) if as_json else out / name)
     return 0 if ok else FAILED
 
 
-def command_line(context: typer.Context, own: Sequence[str] = _OWN) -> list[str]:
+def search_on_cluster(
+    plan: TuningOnCluster, out: Path, cluster: str, parameters: Mapping[str, Any], resume: bool, as_json: bool
+) -> Mapping[str, Any]:
+    """Submit the workers and wait for them; return what they found, as `comparison.json` has it.
+
+    Raises:
+        Error: no worker came to the end.
+    """
+    from ..cluster import run_parts
+
+    run_parts(plan, out, cluster, parameters, resume, _teller(as_json))
+    try:
+        found: Mapping[str, Any] = read_json(out / COMPARISON_FILE)
+    except Error:
+        raise Error(
+            f"no worker finished the search in {out}; their output is below {out.parent}/.{out.name}-tasks; "
+            "continue with --resume"
+        ) from None
+    return found
+
+
+def command_line(context: typer.Context, own: Sequence[str] = _OF_RUN) -> list[str]:
     """Return the arguments of the command under way, without `own`: by default those that are of the cluster."""
     words: list[str] = []
     for parameter in context.command.params:
@@ -147,15 +206,42 @@ def command_line(context: typer.Context, own: Sequence[str] = _OWN) -> list[str]
     return words
 
 
-def run_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
+def in_processes(nproc: int, context: typer.Context, seeds: int | None) -> int:
+    """Run the same command in `nproc` processes that train one model, and return its status."""
+    if nproc < 1:
+        raise InvalidArgument(f"--nproc {nproc}: must be at least 1")
+    if nproc > 1 and (seeds or 1) > 1:
+        raise InvalidArgument(f"--seeds {seeds} are an array, which trains in one process: leave out --nproc")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "dnnsuite", "train", *command_line(context, ("nproc",))]
+    place = {"WORLD_SIZE": str(nproc), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    each = [
+        subprocess.Popen(command, env={**os.environ, **place, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(nproc)
+    ]
+    try:
+        while None in (ended := [one.poll() for one in each]) and not any(ended):
+            time.sleep(0.05)
+        for one in each:  # where one has failed, the others end soon, or wait for it for ever
+            one.wait(None if not any(ended) else _PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        for one in each:
+            if one.poll() is None:
+                one.terminate()
+    return next((code for code in [*ended, *(one.wait() for one in each)] if code), 0)
+
+
+def train_as_part(order: Mapping[str, Any], directory: Path, resume: bool) -> None:
     """Train, as one of the run's processes; the first one writes how it ended.
 
     Raises:
         RuntimeError: the run did not end by itself; it can be continued.
     """
     import submitit
-
-    from .._files import write_json
 
     place = submitit.JobEnvironment()
     go_on = "auto" if (directory / "training.json").is_file() else order["checkpoint"] or "auto"
@@ -185,3 +271,30 @@ def _place(place: Any) -> dict[str, str]:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
+
+
+def tune_as_part(main: Callable[[list[str]], None], order: Mapping[str, Any], directory: Path) -> None:
+    """Take part in the search, on a node.
+
+    Args:
+        main: the command `dnnsuite`.
+        directory: directory of this worker, inside that of the search.
+
+    Raises:
+        RuntimeError: the command ended early; the line above has its reason.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    arguments = [*order["arguments"], *_threads(order), "--quiet", "--share", "--out", str(directory.parent)]
+    try:
+        main(["tune", *arguments])
+    except SystemExit as ended:
+        if ended.code:
+            raise RuntimeError(f"dnnsuite tune ended with status {ended.code}") from None
+    write_json(directory / TASK_FILE, {"status": "done"})
+
+
+def _threads(order: Mapping[str, Any]) -> list[str]:
+    """Threads of a worker among others on one machine; Slurm gives each CPUs of its own."""
+    if "--threads" in order["arguments"] or "SLURM_JOB_ID" in os.environ:
+        return []
+    return ["--threads", str(max(1, len(os.sched_getaffinity(0)) // order["workers"]))]

@@ -14,7 +14,7 @@ import pytest
 import slurm_machine
 from command_line import status
 from dnnsuite._runs.reading import read_run
-from dnnsuite.cli.train_on_cluster import Nodes, TrainingOnCluster
+from dnnsuite.cli.on_cluster import Nodes, TrainingOnCluster
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import read_metrics
 
