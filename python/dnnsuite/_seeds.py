@@ -9,30 +9,25 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
+
+from ._lazy import numpy as np
+from ._lazy import torch
 
 
 def seed_all(seed: int) -> None:
     """Seed Python's, NumPy's and torch's generators, those of torch's devices too."""
-    import numpy as np
-    import torch
-
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
 
 def _states() -> tuple[Any, ...]:
-    import numpy as np
-    import torch
-
     return torch.get_rng_state(), random.getstate(), np.random.get_state()
 
 
 def _put(states: tuple[Any, ...]) -> None:
-    import numpy as np
-    import torch
-
     torch.set_rng_state(states[0])
     random.setstate(states[1])
     np.random.set_state(states[2])
@@ -41,9 +36,6 @@ def _put(states: tuple[Any, ...]) -> None:
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed all generators inside, and put those of the CPU back after."""
-    import numpy as np
-    import torch
-
     before = _states()
     with torch.random.fork_rng(devices=[]):
         if torch.cuda.is_available():
@@ -58,20 +50,11 @@ def seeded(seed: int) -> Iterator[None]:
             _put(before)
 
 
-class Drawn:
-    """Watch over what a block draws from generators that :class:`watched` has seeded.
-
-    Attributes:
-        any: True once the block has ended and one of them has moved.
-    """
-
-    any = False
-
-
 @contextlib.contextmanager
-def watched(seed: int) -> Iterator[Drawn]:
-    """Seed all generators inside as :func:`seeded` does, and tell at the end whether the block drew from them."""
-    found = Drawn()
+def watched(seed: int) -> Iterator[SimpleNamespace]:
+    """Seed all generators inside as :func:`seeded` does; the value's `any` is True once the block has ended and drew
+    from one of them."""
+    found = SimpleNamespace(any=False)
     with seeded(seed):
         then = _states()
         try:

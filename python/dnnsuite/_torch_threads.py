@@ -11,12 +11,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import cache
 
+from ._lazy import torch
+
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Let torch's operators use `count` CPU threads within the block."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -63,8 +63,6 @@ def hold_to_one(holder: object) -> None:
     """
     if holder in _held.by:
         return
-    import torch
-
     if not _held.by:
         _held.before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -77,15 +75,10 @@ def let_go(holder: object) -> None:
     if holder not in _held.by:
         return
     _held.by.discard(holder)
-    if not _held.by:
-        import torch
-
-        if torch.get_num_threads() == 1:  # another number was set meanwhile, which holds
-            torch.set_num_threads(_held.before)
+    if not _held.by and torch.get_num_threads() == 1:  # or another number was set meanwhile, which holds
+        torch.set_num_threads(_held.before)
 
 
 def threads_of_caller() -> int:
     """Return the number of CPU threads of torch's operators in the current thread while nobody holds it to one."""
-    import torch
-
     return _held.before if _held.by else torch.get_num_threads()

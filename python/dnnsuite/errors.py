@@ -5,16 +5,8 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
-    "BadData",
-    "Error",
-    "InvalidArgument",
-    "StaleRecording",
-    "StepCancelled",
-    "Unavailable",
-    "check_choice",
-    "did_you_mean",
-    "reason",
-    "some_of",
+    "BadData", "Error", "InvalidArgument", "StaleRecording", "StepCancelled", "Unavailable", "check_choice",
+    "did_you_mean", "reason", "some_of",
 ]  # fmt: skip
 
 

@@ -51,9 +51,8 @@ def available_memory_bytes(root: Path = Path("/")) -> int:
     Args:
         root: root folder of the files to read; tests give another one.
     """
-    meminfo = _read(root / "proc/meminfo")
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-    available = int(found[1]) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = _first(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB")
+    available = int(found) * 1024 if found else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     rooms = [_room_bytes(group) for group in control_groups(root)]
     return max(0, min([available, *(room for room in rooms if room is not None)]))
 
@@ -75,14 +74,8 @@ def memory_limit_bytes(root: Path = Path("/")) -> int | None:
 
 def oom_kills(root: Path = Path("/")) -> int:
     """Processes the kernel has killed for memory so far, on the machine and in this process's groups."""
-    count = 0
-    found = re.search(r"^oom_kill (\d+)", _read(root / "proc/vmstat"), re.MULTILINE)
-    count += int(found[1]) if found else 0
-    for group in control_groups(root):
-        for name in ("memory.events", "memory.oom_control"):
-            found = re.search(r"^oom_kill (\d+)", _read(group / name), re.MULTILINE)
-            count += int(found[1]) if found else 0
-    return count
+    of_groups = [group / name for group in control_groups(root) for name in ("memory.events", "memory.oom_control")]
+    return sum(int(_first(path, r"oom_kill (\d+)") or 0) for path in (root / "proc/vmstat", *of_groups))
 
 
 def control_groups(root: Path, controller: str = "memory") -> list[Path]:
@@ -112,8 +105,8 @@ def _room_bytes(group: Path) -> int | None:
     ):
         limit, usage = _read(group / limit_name).strip(), _read(group / usage_name).strip()
         if limit.isdigit() and usage.isdigit() and int(limit) < 1 << 60:  # v1 writes "no limit" as almost 2^63
-            reclaimable = re.search(r"^(?:total_)?inactive_file (\d+)", _read(group / "memory.stat"), re.MULTILINE)
-            return int(limit) - int(usage) + (int(reclaimable[1]) if reclaimable else 0)
+            reclaimable = _first(group / "memory.stat", r"(?:total_)?inactive_file (\d+)")
+            return int(limit) - int(usage) + int(reclaimable or 0)
     return None
 
 
@@ -247,8 +240,8 @@ def computes_in(precision: str, root: Path = Path("/")) -> bool:
     """
     if precision not in _HALF_UNITS:
         return True
-    flags = re.search(r"^(?:flags|Features)\s*:(.*)$", _read(root / "proc/cpuinfo"), re.MULTILINE)
-    return flags is not None and not _HALF_UNITS[precision].isdisjoint(flags[1].split())
+    flags = _first(root / "proc/cpuinfo", r"(?:flags|Features)\s*:(.*)$")
+    return not _HALF_UNITS[precision].isdisjoint(flags.split())
 
 
 def system(root: Path = Path("/"), folder: Path = Path()) -> dict[str, str]:
@@ -259,18 +252,16 @@ def system(root: Path = Path("/"), folder: Path = Path()) -> dict[str, str]:
         root: root folder of the files to read; tests give another one.
         folder: folder whose file system is the storage that is named.
     """
-    memory = re.search(r"^MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"), re.MULTILINE)
-    microcode = re.search(r"^microcode\s*:\s*(\S+)", _read(root / "proc/cpuinfo"), re.MULTILINE)
-    release = re.search(r'^PRETTY_NAME="?([^"\n]+)', _read(root / "etc/os-release"), re.MULTILINE)
+    memory = _first(root / "proc/meminfo", r"MemTotal:\s+(\d+) kB")
     nodes = list((root / "sys/devices/system/node").glob("node[0-9]*"))
     found = {
-        "memory": f"{int(memory[1]) / 2**20:.1f} GiB" if memory else "",
+        "memory": f"{int(memory) / 2**20:.1f} GiB" if memory else "",
         "NUMA nodes": str(len(nodes) or ""),
         "storage": _storage(root, folder.resolve()),
-        "operating system": release[1] if release else "",
+        "operating system": _first(root / "etc/os-release", r'PRETTY_NAME="?([^"\n]+)'),
         "kernel": _read(root / "proc/sys/kernel/osrelease").strip(),
         "governor": _read(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),
-        "microcode": microcode[1] if microcode else "",
+        "microcode": _first(root / "proc/cpuinfo", r"microcode\s*:\s*(\S+)"),
     }
     return {name: value for name, value in found.items() if value}
 
@@ -290,13 +281,13 @@ def _storage(root: Path, folder: Path) -> str:
 
 def describe() -> dict[str, Any]:
     """Return the machine as it goes into every record."""
-    total = re.search(r"^MemTotal:\s+(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    total = _first(Path("/proc/meminfo"), r"MemTotal:\s+(\d+) kB")
     found = system()
     return {
         "cpu_model": cpu_model(),
         "cpus": os.cpu_count(),
         "cpus_allowed": sorted(os.sched_getaffinity(0)),
-        "memory_bytes": int(total[1]) * 1024 if total else None,
+        "memory_bytes": int(total) * 1024 if total else None,
         "governor": found.get("governor", "unavailable: no cpufreq"),
         "system": found,
         "gpus": [asdict(gpu) for gpu in gpus()],
@@ -306,6 +297,12 @@ def describe() -> dict[str, Any]:
 def _text(value: str | bytes) -> str:
     """Return a text that pynvml gives as bytes or str, depending on its version."""
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _first(path: Path, pattern: str) -> str:
+    """Return what a pattern's group finds at the beginning of a line of a file; "" where it finds nothing."""
+    found = re.search(f"^{pattern}", _read(path), re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _read(path: Path) -> str:

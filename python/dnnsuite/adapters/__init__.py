@@ -2,12 +2,11 @@
 """Arrays of B adapters of PEFT on one frozen base."""
 
 from . import losses
-from ._peft import import_peft
 from .adapt import adapt
 from .array import AdapterArray
-from .collating import collate, micro_batches
+from .builder import import_peft
+from .collating import collate, micro_batches, sample
 from .memory import Memory, memory
-from .sampling import sample
 from .texts import Texts
 
 __all__ = [

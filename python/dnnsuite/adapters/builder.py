@@ -5,22 +5,45 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from .._fuse.array import Array
-from .._fuse.layer_table import know_layers_of
-from ..errors import InvalidArgument, did_you_mean, some_of
+from .._fuse.layer_table import know_layers_of, register_package
+from ..data import import_torchvision
+from ..errors import InvalidArgument, Unavailable, did_you_mean, some_of
 from ..nn.array_module import ArrayModule
-from ._peft import import_peft
 from .base import SharedBase, is_held, is_quantized
 from .configs import writes_into_base
 from .divided import is_part, undivided
+
+
+def import_peft() -> ModuleType:
+    """Import peft, even if the installed torchvision was built for another torch.
+
+    Raises:
+        Unavailable: if it is not installed.
+    """
+    with contextlib.suppress(Unavailable):  # transformers needs no torchvision, only none that fails to import
+        import_torchvision()
+    try:
+        found = importlib.import_module("peft")
+    except ModuleNotFoundError as error:
+        if error.name != "peft":
+            raise
+        raise Unavailable("PEFT is not installed", remedy="pip install 'dnnsuite[peft]'") from None
+    return found
+
+
+for _package, _room in (("peft", ".places"), ("bitsandbytes", ".quantized")):
+    register_package(_package, functools.partial(importlib.import_module, _room, __package__))
 
 
 class AdapterBuilder:

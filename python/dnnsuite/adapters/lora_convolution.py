@@ -91,27 +91,12 @@ def _in_order(filters: torch.Tensor) -> torch.Tensor:
     return channels_last(filters) if filters.dim() in (5, 6) else filters.contiguous()
 
 
-class LoraConv1d(_LoraConv):
-    """`peft.tuners.lora.Conv1d` for B models: `[B, N, C, L]`."""
-
-    torch_class: ClassVar[Any] = lora.Conv1d
-    kind: ClassVar[Any] = nn.Conv1d
-
-
-class LoraConv2d(_LoraConv):
-    """`peft.tuners.lora.Conv2d` for B models: `[B, N, C, H, W]`."""
-
-    torch_class: ClassVar[Any] = lora.Conv2d
-    kind: ClassVar[Any] = nn.Conv2d
+def _of(name: str) -> Any:
+    """Make the class for B models of one of PEFT's convolutions."""
+    own = {"torch_class": getattr(lora, name), "kind": getattr(nn, name), "__module__": __name__}
+    made = type(f"Lora{name}", (_LoraConv,), {**own, "__doc__": f"`peft.tuners.lora.{name}` for B models."})
+    register(made)
+    return made
 
 
-class LoraConv3d(_LoraConv):
-    """`peft.tuners.lora.Conv3d` for B models: `[B, N, C, D, H, W]`."""
-
-    torch_class: ClassVar[Any] = lora.Conv3d
-    kind: ClassVar[Any] = nn.Conv3d
-
-
-register(LoraConv1d)
-register(LoraConv2d)
-register(LoraConv3d)
+LoraConv1d, LoraConv2d, LoraConv3d = map(_of, ("Conv1d", "Conv2d", "Conv3d"))  # of inputs `[B, N, C, *]`

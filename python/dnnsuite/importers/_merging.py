@@ -288,38 +288,35 @@ class Merged:
         return self._as("ops_by_name", rows)
 
 
-@dataclass
 class _Durations:
     """Durations of one kernel: counted one by one, or to three digits where thousands differ."""
 
-    counts: dict[int, int] = field(default_factory=dict)
-    total_ns: int = 0
-    least_ns: int = np.iinfo(np.int64).max
-    most_ns: int = 0
-    coarse: bool = False
+    def __init__(self) -> None:
+        self._values = self._counts = np.zeros(0, np.int64)
+        self._total_ns, self._least_ns, self._most_ns = 0, _FOREVER, 0
+        self._coarse = False
 
     def add(self, durations: NDArray[np.int64]) -> None:
-        self.total_ns += int(durations.sum())
-        self.least_ns = min(self.least_ns, int(durations.min()))
-        self.most_ns = max(self.most_ns, int(durations.max()))
-        self._count(*np.unique(_three_digits(durations) if self.coarse else durations, return_counts=True))
-        if not self.coarse and len(self.counts) > _EXACT:
-            self.coarse = True
-            known, self.counts = self.counts, {}
-            self._count(_three_digits(np.array([*known], np.int64)), np.array([*known.values()], np.int64))
+        self._total_ns += int(durations.sum())
+        self._least_ns = min(self._least_ns, int(durations.min()))
+        self._most_ns = max(self._most_ns, int(durations.max()))
+        self._count(np.append(self._values, durations), np.append(self._counts, np.ones_like(durations)))
+        if not self._coarse and len(self._values) > _EXACT:
+            self._coarse = True
+            self._count(self._values, self._counts)
 
-    def _count(self, durations: NDArray[np.int64], counts: NDArray[Any]) -> None:
-        for duration, count in zip(durations.tolist(), counts.tolist(), strict=True):
-            self.counts[duration] = self.counts.get(duration, 0) + count
+    def _count(self, durations: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        durations = _three_digits(durations) if self._coarse else durations
+        self._values, which = np.unique(durations, return_inverse=True)
+        self._counts = np.bincount(which, counts).astype(np.int64)
 
     def statistics(self) -> tuple[int, int, float, float, int, int]:
         """Return (calls, total_ns, mean_ns, median_ns, least_ns, most_ns)."""
-        durations = np.array(sorted(self.counts), np.int64)
-        upto = np.cumsum([self.counts[each] for each in durations.tolist()])
+        upto = np.cumsum(self._counts)
         calls = int(upto[-1])
         middle = np.searchsorted(upto, [(calls - 1) // 2, calls // 2], side="right")
-        median = float(durations[middle].mean())
-        return calls, self.total_ns, self.total_ns / calls, median, self.least_ns, self.most_ns
+        median = float(self._values[middle].mean())
+        return calls, self._total_ns, self._total_ns / calls, median, self._least_ns, self._most_ns
 
 
 def _three_digits(durations: NDArray[np.int64]) -> NDArray[np.int64]:

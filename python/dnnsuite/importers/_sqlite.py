@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import pandas as pd
 from ._text import BadFile, read_bytes
 
 Columns = dict[str, NDArray[Any]]
@@ -103,9 +104,12 @@ class Database:
 
     def codes(self, numbers: NDArray[np.int64]) -> NDArray[np.int32]:
         """Indices into `strings` for numbers of the string table; "" for one that is not in it."""
-        distinct, inverse = np.unique(numbers, return_inverse=True)
-        codes = [self._code_of.get(number, 0) for number in distinct.tolist()]
-        return np.array(codes, np.int32)[inverse] if codes else np.zeros(0, np.int32)
+        return mapped(numbers, self._code_of, 0).astype(np.int32)
+
+
+def mapped(numbers: NDArray[np.int64], values: Mapping[int, int], other: int) -> NDArray[np.int64]:
+    """Values by number; `other` for a number that has none."""
+    return pd.Series(numbers).map(values).fillna(other).to_numpy(np.int64)
 
 
 def joined(parts: Sequence[Columns]) -> Columns:

@@ -48,14 +48,7 @@ class Fp32Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
-        return {
-            "total_ns": self.total_ns,
-            "level": self.level,
-            "high": self.high.to_dict("records"),
-            "low": self.low.to_dict("records"),
-            "left_out": self.left_out,
-            "left_out_ns": self.left_out_ns,
-        }
+        return {**vars(self), "high": self.high.to_dict("records"), "low": self.low.to_dict("records")}
 
 
 def of_nvprof(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:

@@ -8,9 +8,9 @@ texts or numbers of a string table. What a version does not have is 0, or an emp
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._lazy import pandas as pd
 from ..profiler.activity.tables import MEMSET, tables_of
 from ._extent import timed, with_windows
-from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, joined, opened, tables_in
+from ._sqlite import LAUNCH, RESOURCES, WORK, Columns, Database, joined, mapped, opened, tables_in
 from ._text import BadFile
 
 _KERNEL, _MEMCPY, _MEMSET, _RUNTIME, _DRIVER, _SYNC, _GRAPH = (
@@ -30,9 +30,9 @@ _LAUNCH = (
     LAUNCH
     | {"cluster_x": "clusterX", "cluster_y": "clusterY", "cluster_z": "clusterZ"}
     | RESOURCES
-    | {"graph_id": "graphId", "graph_node": "graphNodeId", "globalPid": "globalPid"}
+    | {"graph_id": "graphId", "graph_node": "graphNodeId", "process": "globalPid"}
 )
-_MEMOP = WORK | {"bytes": "bytes", "graph_id": "graphId", "graph_node": "graphNodeId", "globalPid": "globalPid"}
+_MEMOP = WORK | {"bytes": "bytes", "graph_id": "graphId", "graph_node": "graphNodeId", "process": "globalPid"}
 _MARK, _PUSH_POP, _START_END, _DOMAIN = 34, 59, 60, 75
 _RUNTIME_CLASS = 0  # eventClass: 0 the runtime, 1 the driver
 _DEVICE_MEMORY, _UNKNOWN_MEMORY = 3, 0
@@ -96,21 +96,20 @@ class _Export(Database):
         self.read_strings("StringIds", "id")
         self._processes: dict[int, int] = {}
 
-    def _unique(self, columns: Columns, process: str) -> None:
-        """Add the process to correlations, which are unique per process only; remove its column."""
-        pids = columns.pop(process) >> _PID_BITS & _TID_MASK
-        for pid in np.unique(pids).tolist():
-            self._processes.setdefault(pid, len(self._processes))
-        distinct, inverse = np.unique(pids, return_inverse=True)
-        order = np.array([self._processes[pid] for pid in distinct.tolist()], np.int64)
-        if len(distinct):
-            columns["correlation"] = columns["correlation"] + (order[inverse] << 32)
+    def columns(self, table: str, wanted: Mapping[str, str], where: str = "") -> Columns:
+        """Add the column `process`, where there is one, to correlations, which are unique per process only."""
+        found = super().columns(table, wanted, where)
+        if "process" in found:
+            pids = found.pop("process") >> _PID_BITS & _TID_MASK
+            for pid in np.unique(pids).tolist():
+                self._processes.setdefault(pid, len(self._processes))
+            found["correlation"] += mapped(pids, self._processes, 0) << 32
+        return found
 
     def kernels(self) -> Columns:
         there = self.has(_KERNEL)
         name = next((n for n in ("demangledName", "shortName", "mangledName") if n in there), "demangledName")
         found = self.columns(_KERNEL, _LAUNCH | {"name": name})
-        self._unique(found, "globalPid")
         return found | {"name": self.codes(found["name"])}
 
     def memops(self) -> Columns:
@@ -126,21 +125,18 @@ class _Export(Database):
         if "memKind" not in self.has(_MEMSET):
             sets["target_memory"] = np.full(count, _DEVICE_MEMORY)
         sets["operation"] = np.full(count, MEMSET)
-        found = joined([copies, sets])
-        self._unique(found, "globalPid")
-        return found
+        return joined([copies, sets])
 
     def api(self) -> Columns:
         wanted = {
             "t0_ns": "start", "t1_ns": "end", "domain": "eventClass", "callback": "nameId", "thread": "globalTid",
-            "correlation": "correlationId", "return_value": "returnValue", "globalTid": "globalTid",
+            "correlation": "correlationId", "return_value": "returnValue", "process": "globalTid",
         }  # fmt: skip
         runtime, driver = self.columns(_RUNTIME, wanted), self.columns(_DRIVER, wanted)
         # CUPTI's numbers: 1 the runtime, 0 the driver.
         runtime["domain"] = (runtime["domain"] == _RUNTIME_CLASS).astype(np.int64)
         driver["domain"] = np.zeros(len(driver["t0_ns"]), np.int64)
         found = joined([runtime, driver])
-        self._unique(found, "globalTid")
         return found | {"callback": self.codes(found["callback"]), "thread": found["thread"] & _TID_MASK}
 
     def overhead(self) -> Columns:
@@ -153,17 +149,13 @@ class _Export(Database):
         return found | {"kind": self.codes(found["kind"]), "thread": found["thread"] & _TID_MASK}
 
     def syncs(self) -> Columns:
-        found = self.columns(_SYNC, {
+        return self.columns(_SYNC, {
             "t0_ns": "start", "t1_ns": "end", "kind": "syncType", "context": "contextId", "stream": "streamId",
-            "event": "eventId", "correlation": "correlationId", "globalPid": "globalPid",
+            "event": "eventId", "correlation": "correlationId", "process": "globalPid",
         })  # fmt: skip
-        self._unique(found, "globalPid")
-        return found
 
     def graphs(self) -> Columns:
-        found = self.columns(_GRAPH, WORK | {"graph_id": "graphId", "globalPid": "globalPid"})
-        self._unique(found, "globalPid")
-        return found
+        return self.columns(_GRAPH, WORK | {"graph_id": "graphId", "process": "globalPid"})
 
     def markers(self) -> tuple[Columns, Columns]:
         """NVTX's ranges that ended, and its marks, as CUPTI's records: one of the begin, one of the end."""
@@ -178,19 +170,12 @@ class _Export(Database):
         is_mark = found["type"] == _MARK
         is_range = np.isin(found["type"], (_PUSH_POP, _START_END)) & (found["t1_ns"] >= found["t0_ns"])
         ids = np.arange(len(is_mark))
-        parts = [(is_mark, 1, "t0_ns"), (is_range, 2, "t0_ns"), (is_range, 4, "t1_ns")]
-
-        def joined(values: NDArray[Any]) -> NDArray[Any]:
-            return np.concatenate([values[mask] for mask, _, _ in parts])
-
-        records = {
-            "t_ns": np.concatenate([found[time][mask] for mask, _, time in parts]),
-            "event": np.concatenate([np.full(int(mask.sum()), event) for mask, event, _ in parts]),
-            "id": joined(ids),
-            "thread": joined(found["thread"] & _TID_MASK),
-            "name": joined(names),
-            "domain": joined(domains),
-        }
+        rows = {"id": ids, "thread": found["thread"] & _TID_MASK, "name": names, "domain": domains}
+        parts = [
+            {name: values[mask] for name, values in (rows | {"t_ns": found[time], "event": ids * 0 + event}).items()}
+            for mask, event, time in ((is_mark, 1, "t0_ns"), (is_range, 2, "t0_ns"), (is_range, 4, "t1_ns"))
+        ]
+        records = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         return records, {"id": ids, "category": found["category"], "payload": payloads}
 
     def _own_texts(self, names: NDArray[np.int32]) -> None:
@@ -206,11 +191,8 @@ class _Export(Database):
 
     def _payloads(self, into: NDArray[np.float64]) -> None:
         there = self.has(_NVTX)
-        kinds = [
-            n
-            for n in ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
-            if n in there
-        ]
+        every = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
+        kinds = [name for name in every if name in there]
         if not kinds:
             return
         # COALESCE wants two arguments.
@@ -221,9 +203,7 @@ class _Export(Database):
         """Return the name of each row's domain, which rows of their own give; -1 for the one that has none."""
         created = found["type"] == _DOMAIN
         name_of = dict(zip(found["domain"][created].tolist(), names[created].tolist(), strict=True))
-        distinct, inverse = np.unique(found["domain"], return_inverse=True)
-        codes = [name_of.get(number, -1) for number in distinct.tolist()]
-        return np.array(codes, np.int32)[inverse] if codes else np.zeros(0, np.int32)
+        return mapped(found["domain"], name_of, -1).astype(np.int32)
 
 
 def _memory(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
