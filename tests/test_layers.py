@@ -196,6 +196,7 @@ TESTED_BY: dict[str, str] = {
     "jobs/fused/transformer.py": "jobs/fused/test_workloads.py",
     "data/_fakes.py": "data/test_preparing.py",
     "pin/_running.py": "pin/test_partition.py",
+    "cli/_late.py": "cli/test_command.py",
     "cli/_options.py": "cli/test_workflow.py",
     "suites/_runner.py": "suites/test_run.py",
     "tuning/jobs_space.py": "tuning/test_job.py",

@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..errors import did_you_mean
+from ..workflow.partial import is_partial
 from ._completion import words_of
 from ._help import EXAMPLES, GROUPS, HELP, metavar_of
 from ._status import USAGE, say
@@ -212,8 +213,6 @@ def _accepted(command: str, name: str) -> list[str]:
 
 def _is_beyond(command: str, name: str, word: str, params: Mapping[str, Any]) -> bool:
     """True for words that are in no table: a workflow's mode with some units unfused, and the texts of `tune lora`."""
-    from ..workflow.partial import is_partial
-
     if (command, name) == ("workflow", "modes"):
         return is_partial(word)
     return (command, name) == ("tune", "data") and params.get("job") == "lora"

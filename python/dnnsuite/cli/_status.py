@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .._runs.interrupts import Interrupted, interruptible
+from .._runs.plugins import said_of_plugin
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
 from ._options import declared
@@ -30,8 +32,6 @@ def reporting(command: Callable[..., int | None], name: str = "dnnsuite") -> Cal
 
     @functools.wraps(command)
     def reporting(*args: Any, **kwargs: Any) -> None:
-        from .._runs.interrupts import Interrupted, interruptible
-
         _open_output()
         try:
             with interruptible():
@@ -48,8 +48,6 @@ def reporting(command: Callable[..., int | None], name: str = "dnnsuite") -> Cal
             say(f"error: {error}", name)
             status = USAGE
         except Exception as error:
-            from .._runs.plugins import said_of_plugin
-
             if not (said := said_of_plugin(error)):
                 raise
             say(f"error: {said}", name)
@@ -81,8 +79,6 @@ def script(name: str, command: Callable[..., None]) -> None:
 @contextmanager
 def keeping(out: Path, file: str, again: str, what: str = "finished runs") -> Iterator[None]:
     """Say, when the runs of a plan in `out` are interrupted or fail, how many it keeps and how to continue."""
-    from .._runs.interrupts import Interrupted
-
     try:
         yield
     except (Interrupted, Error, OSError) as error:

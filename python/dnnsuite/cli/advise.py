@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
+from .._runs.plugins import import_plugins
 from .._shown import percent, ratio
 from ..errors import InvalidArgument
 from ._options import PRESETS, Json, Number, Text, Texts
@@ -35,7 +38,6 @@ def advise(
 
     A few steps are measured, alone and as small arrays; the speed of larger ones is predicted with an interval.
     """
-    from .._runs.plugins import import_plugins
     from ..jobs import get
 
     import_plugins(plugin or [], [os.getcwd()])
@@ -66,16 +68,13 @@ def _verify(jobs: list[str], B: int, threads: int | None, options: dict[str, Any
     if (most := max(BS)) >= B:
         raise InvalidArgument(f"--verify {B}: arrays up to {most} are measured anyway; name a larger one")
     rows = []
-    if not as_json:
-        print(
-            "| job | B | predicted, times serial | measured | error | in the interval | advice |\n" + "|---" * 7 + "|"
-        )
+    row_told: Callable[[str], None] = (lambda _: None) if as_json else functools.partial(print, flush=True)
+    row_told("| job | B | predicted, times serial | measured | error | in the interval | advice |\n" + "|---" * 7 + "|")
     for job in jobs:
         advice, step = verified(job, B, threads, **options)
         if advice.fit is None:
             rows.append({"job": job, "B": B, "inconclusive": advice.reason})
-            if not as_json:
-                print(f"| {job} | {B} | {advice.reason} | | | | |", flush=True)
+            row_told(f"| {job} | {B} | {advice.reason} | | | | |")
             continue
         serial_s = advice.measured_s["plain"]
         predicted = advice.fit.interval(B, advice.limits)
@@ -86,12 +85,10 @@ def _verify(jobs: list[str], B: int, threads: int | None, options: dict[str, Any
                "error_pct": error_pct, "inside": low <= measured <= high,
                "mode": advice.mode, "best_B": advice.B}  # fmt: skip
         rows.append(row)
-        if not as_json:
-            print(
-                f"| {job} | {B} | {ratio(gain, low, high)} | {ratio(measured)} | {percent(error_pct, signed=True)} | "
-                f"{'yes' if row['inside'] else 'no'} | {advice.mode}, B={advice.B} |",
-                flush=True,
-            )
+        row_told(
+            f"| {job} | {B} | {ratio(gain, low, high)} | {ratio(measured)} | {percent(error_pct, signed=True)} | "
+            f"{'yes' if row['inside'] else 'no'} | {advice.mode}, B={advice.B} |"
+        )
     if as_json:
         print(json.dumps(rows))
     return 0

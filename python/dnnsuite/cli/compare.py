@@ -5,14 +5,16 @@ later ones are checked."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._files import write_json, write_text
 from ..errors import Error, InvalidArgument
+from ._late import comparison, plots, reports, results
 from ._options import Files, Json, Text, Texts
 from ._status import FAILED, UNDECIDED, USAGE, say, tell
 
@@ -55,8 +57,6 @@ def compare(
     you want to compare, name it with --across. With prices or power of two machines, or --out page.html, cost and
     energy are compared too.
     """
-    from .. import report, results
-
     if len(directories) < 2:
         raise InvalidArgument("give two or more directories: the baseline first, then what to compare with it")
     tables = [results.load(directory, name=name) for directory in directories]
@@ -68,7 +68,7 @@ def compare(
         fail_on or (),
         "json" if as_json else "markdown" if markdown else "text",
         out or (),
-        report.costs_of_two(cost_per_hour, watts, currency),
+        reports.costs_of_two(cost_per_hour, watts, currency),
     )
 
 
@@ -89,8 +89,6 @@ def save(
     `check` and `compare` read it, and you can commit it to a repository. Runs that must not be pooled (two machines,
     two versions) are refused.
     """
-    from .. import results
-
     if to.suffix != ".csv":
         raise InvalidArgument(f"--baseline {to}: the name must end in .csv")
     if to.exists() and not replace:
@@ -131,8 +129,6 @@ def check(
     The exit status is 1 if a point is slower by 5 % or more, or failed; --fail-on sets other conditions. It is 3 if
     of no point it is known whether it is: there are too few runs, or none of the same job.
     """
-    from .. import results
-
     if not baseline.is_file():
         raise InvalidArgument(f"{baseline}: no such file; make it with: dnnsuite baseline save DIRECTORY -b {baseline}")
     return report_comparison(
@@ -162,10 +158,7 @@ def report_comparison(
         InvalidArgument: a bad option.
         UnlikeRuns: nothing at all may be compared.
     """
-    from .. import report
-    from ..results import comparison
-
-    failing = report.fail_on(fail_on)
+    failing = reports.fail_on(fail_on)
     for path in out:
         if path.suffix not in _WRITERS:
             raise InvalidArgument(f"--out {path}: the name must end in one of {', '.join(_WRITERS)}")
@@ -182,8 +175,8 @@ def report_comparison(
     if any(each.per_hour or each.watts for each in costs) or any(path.suffix == ".html" for path in out):
         if len(tables) != 2:
             raise InvalidArgument(f"cost, energy and a page are for two machines, and {len(tables)} are named")
-        prices = costs or report.costs_of_two(None, None, "")
-        machines = report.machines((tables[0], tables[1]), found[0], (names[0], names[1]), prices)
+        prices = costs or reports.costs_of_two(None, None, "")
+        machines = reports.machines((tables[0], tables[1]), found[0], (names[0], names[1]), prices)
     written = _Written(found, names, failing, machines)
     print(written.text(style), end="")
     for path in out:
@@ -202,9 +195,7 @@ def report_comparison(
 def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
     points = [point for each in found for point in each if point.verdict != "missing"]
     if points and all(point.verdict == "unlike" for point in points):
-        from ..results import UnlikeRuns
-
-        raise UnlikeRuns(
+        raise results.UnlikeRuns(
             f"these runs cannot be compared: {points[0].point}: {'; '.join(points[0].reasons)}; if that is what you "
             "compare, say so: --across machine, --across software, or the name of the condition"
         )
@@ -225,12 +216,10 @@ class _Written:
 
     def text(self, style: str) -> str:
         """Render as `text`, `markdown` or `json`."""
-        from .. import report
-
         if style == "json":
             return json.dumps(self.plain()) + "\n"
-        forms: dict[str, Callable[..., str]] = {"text": report.comparison_text, "markdown": report.comparison_markdown}
-        said = "\n".join(forms[style](points, names, self.failing) for points, names in self._parts)
+        form = getattr(reports, f"comparison_{style}")
+        said = "\n".join(form(points, names, self.failing) for points, names in self._parts)
         if self.machines is None:
             return said
         own = self.machines.text()
@@ -238,16 +227,13 @@ class _Written:
 
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        from .. import report
-        from ..results.comparison import overall
-
-        found: dict[str, Any] = report.plain({
+        found: dict[str, Any] = reports.plain({
             "comparisons": [
                 {
                     "baseline": names[0],
                     "candidate": names[1],
                     "points": [point.to_dict() for point in points],
-                    "overall": dict(zip(("points", "ratio", "low", "high"), overall(points), strict=True)),
+                    "overall": dict(zip(("points", "ratio", "low", "high"), comparison.overall(points), strict=True)),
                     "failing": [point.point for point in points if any(each.meets(point) for each in self.failing)],
                 }
                 for points, names in self._parts
@@ -279,9 +265,6 @@ class _Written:
 
 
 def _write(path: Path, written: _Written) -> None:
-    from .. import plots, results
-    from .._files import write_json, write_text
-
     if path.suffix == ".json":
         write_json(path, written.plain())
     elif path.suffix == ".html":

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._runs.progress import Progress
 from .._shown import wrapped
+from ..errors import Error, InvalidArgument
+from ._late import catalogue
 from ._options import Json, Number, Text
 from ._status import say, tell
 
@@ -35,15 +38,13 @@ def list_sets(dataroot: Dataroot = None, as_json: Json = False) -> int:
 
     For each it prints the size, how its archives are checked, and the jobs that read it.
     """
-    from ..data.catalogue import DATA_SETS
-
     root = _root(dataroot)
     if as_json:
-        print(json.dumps({name: _as_dict(data, root) for name, data in DATA_SETS.items()}))
+        print(json.dumps({name: _as_dict(data, root) for name, data in catalogue.DATA_SETS.items()}))
         return 0
     there = "" if root.is_dir() else ", which does not exist yet"
     tell(f"below {root}{there}:\n  name, whether it is here, size, how its archives are checked")
-    for name, data in DATA_SETS.items():
+    for name, data in catalogue.DATA_SETS.items():
         state = "here" if _found(data, root) else "-"
         checked = f"{data.checked:<11}"
         text = f"{data.title}; read by {', '.join(data.jobs)}"
@@ -58,10 +59,9 @@ def where(name: Name, dataroot: Dataroot = None, as_json: Json = False) -> int:
 
     If it is missing, also shows what jobs read instead; the exit status is then 1.
     """
-    from ..data.catalogue import data_set
     from ..data.preparing import what_to_fetch
 
-    data, root = data_set(name), _root(dataroot)
+    data, root = catalogue.data_set(name), _root(dataroot)
     found = _found(data, root)
     if as_json:
         print(json.dumps(_as_dict(data, root)))
@@ -93,10 +93,9 @@ def prepare_set(
 
     Nothing is downloaded. Checksums are verified. A data set appears only when it is complete.
     """
-    from ..data.catalogue import data_set
     from ..data.preparing import prepare
 
-    where = prepare(data_set(name), _root(dataroot), Path(source) if source else None, fake, unchecked, say)
+    where = prepare(catalogue.data_set(name), _root(dataroot), Path(source) if source else None, fake, unchecked, say)
     if as_json:
         print(json.dumps({"name": name, "path": str(where)}))
     else:
@@ -106,8 +105,6 @@ def prepare_set(
 
 def _found(data: DataSet, root: Path) -> Path | None:
     """Return the folder of a set; None for one that is not here or cannot be read."""
-    from ..errors import Error
-
     try:
         return data.find(root) if root.is_dir() else None
     except (Error, OSError) as error:
@@ -179,9 +176,7 @@ def tfrecord(
     The shards are those of TBD's convert_imagenet.sh; TensorFlow is not needed. A shard appears only when it is
     complete; repeat the command to write the missing ones.
     """
-    from .._runs.progress import Progress
     from ..data.imagenet_shards import convert, plan
-    from ..errors import InvalidArgument
 
     if workers < 1:
         raise InvalidArgument(f"--workers {workers}: must be at least 1")
@@ -200,8 +195,6 @@ def tfrecord(
 
 
 def _with_progress(moves: Moves, work: Callable[[Moves, Callable[[int], None]], None]) -> None:
-    from .._runs.progress import Progress
-
     with Progress() as progress:
         progress.stage(f"moving {len(moves.todo)} images", len(moves.todo))
         work(moves, lambda done: progress.at(done, moves.folder.name, None))

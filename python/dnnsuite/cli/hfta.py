@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
+from ._late import hfta_monitor, hfta_tables, plots, results
 from ._status import tell
 
 if TYPE_CHECKING:
@@ -65,10 +66,12 @@ def _run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], l
 
 def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], list[str]]:
     """Return (runs, modes, precisions) to report: what was asked for, else what every run has."""
-    from ..results.hfta_tables import runs_below
-
     model = arguments.device_model.lower()
-    runs = [run for outdir in arguments.outdirs for run in runs_below(outdir.expanduser(), arguments.device, model)]
+    runs = [
+        run
+        for outdir in arguments.outdirs
+        for run in hfta_tables.runs_below(outdir.expanduser(), arguments.device, model)
+    ]
     points = [{(point.mode, point.precision) for point in run.places} for run in runs]
     everywhere = set.intersection(*points)
     precisions = arguments.precs or [p for p in _PRECISIONS if any(p == precision for _, precision in everywhere)]
@@ -81,10 +84,8 @@ def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], lis
 
 
 def _timing(arguments: argparse.Namespace) -> list[Path]:
-    from ..results.hfta_tables import hfta_throughput
-
     def value(run: HftaRuns, point: Any) -> float:
-        return hfta_throughput(run.timings(point, arguments.filename), arguments.device)
+        return hfta_tables.hfta_throughput(run.timings(point, arguments.filename), arguments.device)
 
     return _written(arguments, arguments.save, value, "Normalized Throughput", lambda table: table / _baseline(table))
 
@@ -97,10 +98,7 @@ def _written(
     scaled: Callable[[pd.DataFrame], pd.DataFrame],
 ) -> list[Path]:
     """Write the table of a value, and with --plot its figure; return the files."""
-    from .. import plots, results
-    from ..results.hfta_tables import hfta_table
-
-    table = hfta_table(*_runs(arguments), value)
+    table = hfta_tables.hfta_table(*_runs(arguments), value)
     files = [prefix.with_name(f"{prefix.name}{suffix}") for suffix in (".csv", ".png")[: 1 + arguments.plot]]
     results.save_csv(table, files[0], index=True)
     if arguments.plot:
@@ -117,13 +115,11 @@ def _baseline(table: pd.DataFrame) -> float:
 
 
 def _dcgm(arguments: argparse.Namespace) -> list[Path]:
-    from ..results.hfta_tables import dcgm_value
-
     arguments.savedir.mkdir(parents=True, exist_ok=True)
 
     def files(wanted: DcgmField) -> list[Path]:
         def value(run: HftaRuns, point: Any) -> float:
-            return dcgm_value(run.places[point], wanted, arguments.filename)
+            return hfta_tables.dcgm_value(run.places[point], wanted, arguments.filename)
 
         prefix = arguments.savedir / wanted.name
         return _written(arguments, prefix, value, wanted.label, lambda table: table * wanted.plot_scale)
@@ -133,11 +129,9 @@ def _dcgm(arguments: argparse.Namespace) -> list[Path]:
 
 def _fields(arguments: argparse.Namespace) -> Sequence[DcgmField]:
     """Return the fields that HFTA reads of such a GPU, with those of the host."""
-    from ..results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS, PIPE_MODELS
-
     if arguments.device == "cpu":
-        return HOST_FIELDS
-    if arguments.device_model.lower() in PIPE_MODELS:
-        return (*DCGM_FIELDS, *HOST_FIELDS)
-    everywhere = [each for each in DCGM_FIELDS if "_DEV_" in each.name]
-    return (*everywhere, *HOST_FIELDS)
+        return hfta_monitor.HOST_FIELDS
+    if arguments.device_model.lower() in hfta_monitor.PIPE_MODELS:
+        return (*hfta_monitor.DCGM_FIELDS, *hfta_monitor.HOST_FIELDS)
+    everywhere = [each for each in hfta_monitor.DCGM_FIELDS if "_DEV_" in each.name]
+    return (*everywhere, *hfta_monitor.HOST_FIELDS)

@@ -6,7 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from .. import importers, profiler
+from .._files import OutputError, write_json
 from ..errors import InvalidArgument, reason
+from ._late import counters, results
 from ._options import File, Json
 from ._status import print_json, records, say, script, tell
 
@@ -42,8 +45,6 @@ def import_file(
     the others wait for is named. With --against, two files are compared by kernel. A torch.profiler trace of 100 MB or
     more is read in bounded memory.
     """
-    from .. import importers
-
     paths, notes = _paths(files)
     if against is None and len(paths) == 1 and importers.large.is_large(paths[0], kind):
         _show_large(paths[0], out, as_json)
@@ -108,8 +109,6 @@ def _of_one(found: Imported) -> _Shown:
 
 def _show_large(path: Path, out: Path | None, as_json: bool) -> None:
     """Show a trace that is not held in memory."""
-    from .. import importers
-
     if out is not None:
         _make(out)
     found = importers.large.summarise(path, out)
@@ -119,16 +118,12 @@ def _show_large(path: Path, out: Path | None, as_json: bool) -> None:
 
 
 def _of_ranks(found: list[Imported]) -> _Shown:
-    from .. import importers
-
     ranks = importers.merge_ranks(found)
     notes = [f"{each.path}: {note}" for each in found for note in each.notes]
     return _Shown("ranks", ranks.tables, {"ranks": ranks.table}, [ranks.verdict, *notes])
 
 
 def _against(before: Imported, found: list[Imported]) -> _Shown:
-    from .. import importers
-
     if len(found) != 1:
         raise InvalidArgument(f"--against compares one file with another, not {len(found)}")
     table = importers.compare_traces(before, found[0])
@@ -138,8 +133,6 @@ def _against(before: Imported, found: list[Imported]) -> _Shown:
 
 
 def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) -> None:
-    from ..profiler import definitions
-
     names = ", ".join(map(str, files))
     if as_json:
         print_json(
@@ -148,7 +141,7 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
                 "file": names,
                 "rows": shown.rows,
                 "results": {name: records(table) for name, table in shown.results.items()},
-                "definitions": {name: definitions(table) for name, table in shown.results.items()},
+                "definitions": {name: profiler.definitions(table) for name, table in shown.results.items()},
                 "notes": shown.notes,
                 "written": [str(path) for path in written],
             }
@@ -167,8 +160,6 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
 
 def _results(found: Imported) -> tuple[Results, list[str]]:
     """Compute the results that a file of this kind allows, with remarks on those that it does not."""
-    from .. import importers
-
     if found.kind in importers.TRACES:
         return importers.analyse_trace(found), []
     if found.kind == "dcgm":
@@ -187,30 +178,28 @@ def _results(found: Imported) -> tuple[Results, list[str]]:
 
 
 def _cores(found: Imported, results: Results) -> list[str]:
-    from ..importers import core_report
-
     if found.kind != "ncu":
         return []
-    results["cores"], notes = core_report(found.tables["metrics"])
+    results["cores"], notes = importers.core_report(found.tables["metrics"])
     return notes
 
 
 def _fp32(found: Imported, results: Results) -> list[str]:
-    from ..importers import fp32, fp32_report
-
-    levels = fp32.of_ncu(found.tables["metrics"]) if found.kind == "ncu" else fp32.of_nvprof(found.tables)
-    made = fp32_report(levels)
+    levels = (
+        importers.fp32.of_ncu(found.tables["metrics"])
+        if found.kind == "ncu"
+        else importers.fp32.of_nvprof(found.tables)
+    )
+    made = importers.fp32_report(levels)
     results["fp32_high"], results["fp32_low"] = made.high, made.low
     return [f"FP32 utilisation, 0 to 10, mean over {made.total_ns:.0f} ns: {made.level:.5f}", *_left_out(made)]
 
 
 def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
     """Mean, minimum and maximum of each quantity of each device."""
-    from ..profiler import define
-
     grouped = samples.groupby(["device", "name", "unit"], observed=True, sort=False)["value"]
     table = grouped.agg(["count", "mean", "min", "max"]).reset_index()
-    return define(
+    return profiler.define(
         table,
         {
             "device": "the GPU, or a part of it",
@@ -226,23 +215,17 @@ def _by_device(samples: pd.DataFrame) -> pd.DataFrame:
 
 def _save(tables: Results, folder: Path, others: dict[str, dict[str, str]] | None = None) -> list[Path]:
     """Write a CSV file for each table, and the definitions of all columns beside them, also those of `others`."""
-    from .._files import write_json
-    from ..profiler import definitions
-    from ..results import save_csv
-
     _make(folder)
     written = []
     for name, table in tables.items():
         written.append(folder / f"{name}.csv")
-        save_csv(table, written[-1])
+        results.save_csv(table, written[-1])
     written.append(folder / "definitions.json")
-    write_json(written[-1], (others or {}) | {name: definitions(table) for name, table in tables.items()})
+    write_json(written[-1], (others or {}) | {name: profiler.definitions(table) for name, table in tables.items()})
     return written
 
 
 def _make(folder: Path) -> None:
-    from .._files import OutputError
-
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -266,14 +249,11 @@ def coreutil() -> None:
 
 def _coreutil(file: Source, as_json: Json = False) -> None:
     """Core utilisation in a CSV file of ncu: the mean over all kernels, weighted by their cycles."""
-    from ..importers import core_report, ncu
-    from ..profiler.counters import format_core_utilization
-
-    table, notes = core_report(ncu.read(file))
+    table, notes = importers.core_report(importers.ncu.read(file))
     if as_json:
         print_json({"file": str(file), "cores": records(table), "notes": notes})
     else:
-        tell(format_core_utilization(table))
+        tell(counters.format_core_utilization(table))
         for note in notes:
             say(note, "coreutil")
 
@@ -285,13 +265,11 @@ def fp32util() -> None:
 
 def _fp32util(file: Source, as_json: Json = False) -> None:
     """FP32 utilisation, 0 to 10, in a CSV file of nvprof, nvvp (GPU Details) or ncu: the mean over time."""
-    from ..importers import fp32, fp32_report
-
-    made = fp32_report(fp32.read_levels(file))
+    made = importers.fp32_report(importers.fp32.read_levels(file))
     if as_json:
         print_json({"file": str(file), **made.to_dict()})
     else:
-        tell(fp32.render(made))
+        tell(importers.fp32.render(made))
         for note in _left_out(made):
             say(note, "fp32util")
 

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import jobs, training
+from .._runs.folder import default_out, opened
+from .._runs.identity import identity_of
+from .._runs.interrupts import Interrupted
 from .._runs.plugins import import_plugins
+from ..training.configurations import is_job, overrides
+from ._late import ladders
 from ._options import File, Json, Text, Texts
 from ._status import say
 from .train import settings_of, split, with_data
@@ -50,32 +56,31 @@ def ladder(
     Interleaves the rungs fp32, +amp, +nhwc, +extra and +compile, and prints images per second, the gain of each rung,
     and the time of each phase. Rounds are saved as they end; --resume adds those that are missing.
     """
-    from .. import training
-    from ..training.configurations import is_job, overrides
-
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
     job = file if file is not None and is_job(file) else None
     settings = None if job else settings_of(with_data(arguments, data), config, preset)
 
-    from ..training.ladder import RUNGS, climb, of_configuration, of_job, table  # imports torch
-
     if settings is None:
-        made_by = of_job(str(job), preset or "default", overrides(keys), data or "auto", dataroot)
+        made_by = ladders.of_job(str(job), preset or "default", overrides(keys), data or "auto", dataroot)
     else:
-        made_by = of_configuration(settings, training.find_data(settings, dataroot))
-    names = [each.strip() for each in rungs.split(",")] if rungs else list(RUNGS)
+        made_by = ladders.of_configuration(settings, training.find_data(settings, dataroot))
+    names = [each.strip() for each in rungs.split(",")] if rungs else list(ladders.RUNGS)
     asked = {"rungs": names, "steps": steps, "device": device, "keys": keys, "data": data, "dataroot": dataroot,
              "settings": settings.to_dict() if settings else [job, preset]}  # fmt: skip
 
     def climbed(before: Blocks, keep: Callable[[Blocks], None]) -> list[Rung]:
-        return climb(
+        return ladders.climb(
             made_by, rungs=names, device=device, rounds=repeats, steps=steps, before=before, keep=keep,
             tell=(lambda line: None) if quiet else say,
         )  # fmt: skip
 
     found = _kept(out, resume, job, asked, climbed)
-    print(json.dumps([asdict(rung) for rung in found]) if as_json else table(found, "samples/s" if job else "img/s"))
+    print(
+        json.dumps([asdict(rung) for rung in found])
+        if as_json
+        else ladders.table(found, "samples/s" if job else "img/s")
+    )
     return 0 if any(rung.status == "ok" for rung in found) else 1
 
 
@@ -87,12 +92,6 @@ def _kept(
     climbed: Callable[[Blocks, Callable[[Blocks], None]], list[Rung]],
 ) -> list[Rung]:
     """Climb in a directory that keeps each round, after those that it has."""
-    from .. import jobs
-    from .._runs.folder import default_out, opened
-    from .._runs.identity import identity_of
-    from .._runs.interrupts import Interrupted
-    from ..training.ladder import save_ladder
-
     with opened(out or default_out("ladder", LADDER_FILE, resume), LADDER_FILE, resume) as record:
         code = {"code": jobs.get(job)} if job else {}
         record.identify(identity_of(code, {name: str(value) for name, value in asked.items()}))
@@ -110,6 +109,6 @@ def _kept(
         except Interrupted:
             say(f"rounds so far: {record.root}; to continue: dnnsuite ladder ... --resume --out {record.root}")
             raise
-        save_ladder(record.root, found)
+        ladders.save_ladder(record.root, found)
         note(status="done")
     return found

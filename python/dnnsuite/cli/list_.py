@@ -12,8 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from .. import jobs
+from .._runs.plugins import import_plugins
 from .._shown import wrapped
 from ..errors import InvalidArgument
+from ._late import cards, results, suites
 from ._options import Json, Text, Texts
 from ._status import say
 
@@ -23,31 +26,20 @@ def list_jobs(plugin: Texts = None, as_json: Json = False) -> int:
 
     Workflows are the jobs that can be swept; modes are the ways in which a workflow runs them.
     """
-    from .. import jobs
-    from .._runs.plugins import import_plugins
-    from ..suites import SUITES
     from ..workflow import MODES
 
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: str(jobs.get(name).description) for name in jobs.names()}
     fused = {name: known[name] for name in jobs.names(swept=True)}
     ways = {mode.name: mode.description for mode in MODES.values()}
+    found: dict[str, Any] = {"jobs": known, "workflows": fused, "suites": suites.SUITES, "modes": ways}
+    found["categories"] = _by_category()
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "jobs": known,
-                    "workflows": fused,
-                    "suites": {name: list(jobs) for name, jobs in SUITES.items()},
-                    "modes": ways,
-                    "categories": _by_category(),
-                }
-            )
-        )
+        print(json.dumps(found))
         return 0
-    categories = {category: " ".join(names) for category, names in _by_category().items()}
-    suites = {name: " ".join(members) for name, members in SUITES.items()}
-    _print({"jobs": known, "workflows": fused, "modes": ways, "categories": categories, "suites": suites})
+    for name in ("categories", "suites"):
+        found[name] = {own: " ".join(members) for own, members in found[name].items()}
+    _print({name: found[name] for name in ("jobs", "workflows", "modes", "categories", "suites")})
     print("`dnnsuite show JOB` has a job's card: data, references, deviations from the original")
     return 0
 
@@ -81,8 +73,6 @@ def show(
 
     Each deviation from the original comes with its reason.
     """
-    from ..jobs import cards
-
     if every == (job is not None):
         raise InvalidArgument("name a job, or give --all; `dnnsuite list` lists the jobs")
     chosen = cards.all_cards() if job is None else _chosen(job, bibtex)
@@ -99,9 +89,6 @@ def show(
 
 def _chosen(job: str, of_runs: bool) -> list[dict[str, Any]]:
     """Return the cards of a job, or of all jobs in a directory of runs."""
-    from .. import results
-    from ..jobs import cards
-
     if not of_runs or not Path(job).is_dir():
         return [cards.card_of(job)]
     found = []
@@ -114,8 +101,6 @@ def _chosen(job: str, of_runs: bool) -> list[dict[str, Any]]:
 
 
 def _with_references(card: Mapping[str, Any]) -> str:
-    from ..jobs import cards
-
     used = (cards.references()[key] for key in card["references"])
     lines = (f"- {each['author']}: {each['title']}, {each['year']}. {each['url']}" for each in used)
     return f"{cards.shown(card)}\n## References\n\n" + "\n".join(lines) + "\n"

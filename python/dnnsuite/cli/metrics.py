@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._shown import wrapped
-from ..errors import did_you_mean, some_of
+from ..errors import InvalidArgument, Unavailable, did_you_mean, some_of
+from ._late import counters, roles_of
 from ._options import Json, Text
 from ._status import say
 
@@ -34,13 +35,11 @@ Sampling = Annotated[bool, "Metrics that can be sampled over time."]
 
 def _chip(asked: str | None, collection: str = "ranges") -> str:
     """Return the chip asked for, or this machine's. Raises InvalidArgument naming the chips where there is neither."""
-    from ..errors import InvalidArgument, Unavailable
-    from ..profiler.counters import chips
     from ..profiler.counters.catalogue import CUPTI
 
     if asked:
         return _named(asked)
-    known = chips(collection)
+    known = counters.chips(collection)
     try:
         found: str = CUPTI.device(0).chip
         return found
@@ -67,11 +66,9 @@ def list_metrics(pattern: Pattern = "*", chip: Chip = None, sampling: Sampling =
     """
     from dataclasses import asdict
 
-    from ..profiler.counters import metrics
-
     collection = "sampling" if sampling else "ranges"
     chosen = _chip(chip, collection)
-    found = metrics(chosen, pattern, collection)
+    found = counters.metrics(chosen, pattern, collection)
     if as_json:
         print(json.dumps({"chip": chosen, "collection": collection, "metrics": [asdict(one) for one in found]}))
     else:
@@ -93,10 +90,9 @@ def plan(
     """
     from ..profiler.counters.planner import plan as make_plan
     from ..profiler.counters.planner import plan_kernels
-    from ..profiler.counters.roles import SHARED, select
 
-    chosen = select(metrics, _chip(chip))
-    shared = [metric for metric, role in chosen.roles.items() if role in SHARED]
+    chosen = roles_of.select(metrics, _chip(chip))
+    shared = [metric for metric, role in chosen.roles.items() if role in roles_of.SHARED]
     if kernels:
         made = plan_kernels(chosen.metrics, chosen.chip)
     else:
@@ -140,26 +136,26 @@ def roles(
 
     Without --chip, on every chip.
     """
-    from ..profiler.counters import ROLES, chips, overlaps
-
     collection = "sampling" if sampling else "ranges"
-    shown = [name for name in ROLES if _matches(name, pattern)]
+    shown = [name for name in counters.ROLES if _matches(name, pattern)]
     chip = _named(chip) if chip else None
-    asked = [chip] if chip else list(chips(collection))
+    asked = [chip] if chip else list(counters.chips(collection))
     table = {one: {name: _resolved(name, one, collection) for name in shown} for one in asked}
     if as_json:
-        warnings = {one: list(overlaps(one).values()) for one in asked}
-        about = {name: {"unit": ROLES[name].unit, "definition": ROLES[name].definition} for name in shown}
+        warnings = {one: list(counters.overlaps(one).values()) for one in asked}
+        about = {
+            name: {"unit": counters.ROLES[name].unit, "definition": counters.ROLES[name].definition} for name in shown
+        }
         print(json.dumps({"collection": collection, "roles": about, "chips": table, "overlaps": warnings}))
         return 0
     if not shown:
-        available = some_of(ROLES, "`dnnsuite metrics roles`")
-        say(f"unknown role {pattern!r}{did_you_mean(pattern, ROLES)}; available: {available}")
+        available = some_of(counters.ROLES, "`dnnsuite metrics roles`")
+        say(f"unknown role {pattern!r}{did_you_mean(pattern, counters.ROLES)}; available: {available}")
     for name in shown:
-        print(f"{name}: {ROLES[name].definition}")
+        print(f"{name}: {counters.ROLES[name].definition}")
         print(_by_metric({one: table[one][name] for one in asked}, alone=bool(chip)))
     if chip:
-        for why in overlaps(chip).values():
+        for why in counters.overlaps(chip).values():
             print(f"do not add: {why}")
     return 0 if shown else 1
 
@@ -171,13 +167,11 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _resolved(role: str, chip: str, collection: str) -> str | None:
-    from ..errors import Unavailable
-    from ..profiler.counters import resolve
     from ..profiler.counters.catalogue import host
 
     host(chip, collection)  # an unknown chip is an error, a role that it lacks is not
     try:
-        return resolve(role, chip, collection)
+        return counters.resolve(role, chip, collection)
     except Unavailable:
         return None
 
@@ -203,9 +197,7 @@ def support(device: Annotated[int, "Number of the GPU, in CUDA's order."] = 0, a
 
     Each obstacle comes with its remedy.
     """
-    from ..profiler.counters import support as features
-
-    found = features(device)
+    found = counters.support(device)
     if as_json:
         print(json.dumps({"device": device, "features": [one.to_dict() for one in found]}))
     else:

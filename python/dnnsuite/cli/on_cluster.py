@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import read_json, write_json
+from .._runs.folder import CLUSTER_FILE
+from .._runs.reading import RUN_FILE, read_run
 from .._shown import rate as shown_rate
+from ..cluster import Part, run_parts
 from ..errors import Error, InvalidArgument
 from ._status import FAILED
 
@@ -87,16 +90,12 @@ class TrainingOnCluster(_CommandOnCluster):
     task = "dnnsuite.cli.on_cluster:train_as_part"
 
     def __init__(self, name: str, arguments: Sequence[str], checkpoint: str | None = None) -> None:
-        from ..cluster import Part
-
         self.name = name
         self.asked = {"config": name}  # the run itself refuses settings that do not go on
         self.parts = [Part(name, {"arguments": list(arguments), "checkpoint": checkpoint})]
 
     def ended(self, root: Path, part: Part, state: Mapping[str, Any] | None) -> str:
         """Describe the run in a line: its result, or the checkpoint from which it can continue."""
-        from .._runs.reading import RUN_FILE, read_run
-
         folder = root / part.name
         if state is not None:
             record = read_run(folder / RUN_FILE)
@@ -121,8 +120,6 @@ class TuningOnCluster(_CommandOnCluster):
     task = "dnnsuite.cli.app:tune_as_part"
 
     def __init__(self, job: str, arguments: Sequence[str], workers: int) -> None:
-        from ..cluster import Part
-
         if workers < 1:
             raise InvalidArgument(f"--workers {workers}: must be at least 1")
         self.name = f"tune-{job}"
@@ -150,9 +147,6 @@ def submit(
         batch_size: samples of a batch, over all processes.
         resume: `never`, `auto` or a checkpoint to begin from.
     """
-    from .._runs.folder import CLUSTER_FILE
-    from ..cluster import run_parts
-
     if batch_size % nodes.processes:
         least = batch_size // nodes.processes * nodes.processes or nodes.processes
         raise InvalidArgument(
@@ -176,8 +170,6 @@ def search_on_cluster(
     Raises:
         Error: no worker came to the end.
     """
-    from ..cluster import run_parts
-
     run_parts(plan, out, cluster, parameters, resume, _teller(as_json))
     try:
         found: Mapping[str, Any] = read_json(out / COMPARISON_FILE)

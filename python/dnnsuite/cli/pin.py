@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import Error, InvalidArgument
+from ._late import pin, pin_report
 from ._options import File, Json, Real, Text, parameter, with_parameters
 
 if TYPE_CHECKING:
@@ -39,10 +41,8 @@ _dividing = functools.partial(
 
 
 def _make(recording: Path | None = None, cpus: str | None = None, **division: Any) -> Plan:
-    from ..pin import Topology, make_plan
-
-    topology = Topology.load(recording) if recording else Topology.read()
-    return make_plan(topology.restricted(cpus) if cpus else topology, **division)
+    topology = pin.Topology.load(recording) if recording else pin.Topology.read()
+    return pin.make_plan(topology.restricted(cpus) if cpus else topology, **division)
 
 
 def probe(parent: Parent = None, as_json: Json = False) -> int:
@@ -50,26 +50,21 @@ def probe(parent: Parent = None, as_json: Json = False) -> int:
 
     With --json it also prints the topology, to make a plan on another machine.
     """
-    from ..pin import Partition, Topology, make_plan
-    from ..pin.report import hierarchies, render_probe
-
-    topology = Topology.read()
-    found: dict[str, Any] = {"hierarchies": hierarchies()}
-    with Partition(make_plan(topology, 1, allow_smt_split=True), parent=parent) as partition:
+    topology = pin.Topology.read()
+    found: dict[str, Any] = {"hierarchies": pin_report.hierarchies()}
+    with pin.Partition(pin.make_plan(topology, 1, allow_smt_split=True), parent=parent) as partition:
         found["pinning"] = partition.record()
         found["verified"] = partition.run(0, ["true"]).verified
     found["topology"] = topology.to_dict()
-    print(json.dumps(found) if as_json else render_probe(found))
+    print(json.dumps(found) if as_json else pin_report.render_probe(found))
     return 0
 
 
 @_dividing
 def plan(topology: Recording = None, as_json: Json = False, **division: Any) -> int:
     """Print equal shares of this machine, or of a recorded one."""
-    from ..pin.report import render_plan
-
     made = _make(topology, **division)
-    print(json.dumps(made.to_dict()) if as_json else render_plan(made))
+    print(json.dumps(made.to_dict()) if as_json else pin_report.render_plan(made))
     return 0
 
 
@@ -122,12 +117,12 @@ def run(
 
     {slot} in the command becomes the number of the share.
     """
-    from ..pin.report import render_outcomes
-
     made = _make(**division)
     outcomes = _run(made, list(range(len(made.slots))), command, backend, require, parent, timeout)
     pairs = [(slot.name, outcome.to_dict()) for slot, outcome in zip(made.slots, outcomes, strict=True)]
-    print(json.dumps({"plan": made.to_dict(), "outcomes": dict(pairs)}) if as_json else render_outcomes(pairs))
+    print(
+        json.dumps({"plan": made.to_dict(), "outcomes": dict(pairs)}) if as_json else pin_report.render_outcomes(pairs)
+    )
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
@@ -140,9 +135,6 @@ def _run(
     parent: str | None,
     timeout_s: float | None,
 ) -> list[Outcome]:
-    from ..errors import Error, InvalidArgument
-    from ..pin import Partition
-
     if command[0].startswith("-"):
         raise InvalidArgument(
             f"{command[0]} is not an option of this command; write the command after --, e.g. -- python train.py"
@@ -151,7 +143,7 @@ def _run(
         raise InvalidArgument(f"--timeout {timeout_s}: must be a positive number of seconds")
     alone = len(which) == 1
     try:
-        with Partition(made, backend, require, parent) as partition:
+        with pin.Partition(made, backend, require, parent) as partition:
             started = [
                 partition.start(
                     each,
@@ -191,9 +183,7 @@ def _status(outcome: Outcome) -> int:
 
 def ls(as_json: Json = False) -> int:
     """List the control groups of every run on this machine."""
-    from ..pin import find
-
-    found = find()
+    found = pin.find()
     if as_json:
         print(json.dumps({"groups": [left.to_dict() for left in found]}))
         return 0
@@ -204,9 +194,7 @@ def ls(as_json: Json = False) -> int:
 
 def clean(kill: Annotated[bool, "End their processes first."] = False, as_json: Json = False) -> int:
     """Remove the groups of runs whose supervisor is gone."""
-    from ..pin import clean as remove
-
-    done = remove(kill)
+    done = pin.clean(kill)
     if as_json:
         print(json.dumps({"groups": [{**left.to_dict(), "done": what} for left, what in done]}))
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..errors import InvalidArgument, did_you_mean, some_of
+from ._late import figure, plots, results
 from ._options import File, Json, Text
 from ._status import say
 
@@ -74,10 +75,8 @@ def plot(
     coordinates, importance and a slice per hyper-parameter of a search (--metric lr,dropout chooses slices). accuracy:
     accuracy of training runs over epochs and minutes.
     """
-    from ..plots import Request
-
     chosen = kind_for(kind, directories)
-    drawn = draw(chosen, Request(tuple(directories), save, metric, allow_unlike))
+    drawn = draw(chosen, plots.Request(tuple(directories), save, metric, allow_unlike))
     for sentence in drawn.notes:
         say(sentence)
     files = [str(path) for path in drawn.files]
@@ -87,8 +86,6 @@ def plot(
 
 def throughput(request: Request) -> Drawn:
     """Draw normalised throughput over B; rates where only a suite's runs are."""
-    from .. import plots, results
-
     if request.metric is not None:
         raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave out --metric")
     table = results.load(*request.directories)
@@ -105,8 +102,6 @@ def throughput(request: Request) -> Drawn:
 def monitor(request: Request) -> Drawn:
     """Draw the load of the machine during the rated windows: a panel per quantity, or one quantity."""
     from matplotlib.figure import Figure
-
-    from .. import plots, results
 
     table = results.load_monitors(*request.directories, allow_unlike=request.allow_unlike)
     summary = _quantities(results.summarize_monitors(table), request.metric)
@@ -129,15 +124,11 @@ def monitor(request: Request) -> Drawn:
 
 def batch_sizes(request: Request) -> Drawn:
     """Draw rate and peak memory over the batch size, of throughput measurements or of profiles."""
-    from .. import plots, results
-
     return _two_panels(request, "batch_sizes", "throughput", results.by_batch_size, plots.batch_sizes)
 
 
 def scaling(request: Request) -> Drawn:
     """Draw weak scaling of training runs: total rate over processes, the ideal line, the efficiency."""
-    from .. import plots, results
-
     return _two_panels(request, "scaling", "scaling", results.weak_scaling, plots.weak_scaling)
 
 
@@ -149,15 +140,12 @@ def _two_panels(
     draw: Callable[[pd.DataFrame, Any, Any], Any],
 ) -> Drawn:
     """Save the summary of all runs, and its figure of two panels beside each other, as `file`.csv and .png."""
-    from matplotlib.figure import Figure
-
-    from .. import plots, results
 
     if request.metric is not None:
         raise InvalidArgument(f"--metric {request.metric}: {kind} has no choice; leave out --metric")
     summary = summarize(results.load(*request.directories), request.allow_unlike)
     files = request.files(request.directories[0] / file)
-    left, right = Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
+    left, right = figure.Figure(figsize=(9.6, 3.8), layout="constrained").subplots(1, 2)
     draw(summary, left, right)
     results.save_csv(summary, files[0])
     plots.save(left, files[1])
@@ -167,8 +155,6 @@ def _two_panels(
 def sweep(request: Request) -> Drawn:
     """Draw searches: the figure of `Sweep.plot`, for each sweep at or below a directory."""
     import pandas as pd
-
-    from .. import plots
 
     found = [path.parent for each in request.directories for path in sorted(each.glob("**/sweep.json"))]
     files, notes = [], []
@@ -206,13 +192,10 @@ def _quantities(summary: pd.DataFrame, metric: str | None) -> pd.DataFrame:
 
 def _drawn(summary: pd.DataFrame) -> Axes:
     """Speedup curves where there is a baseline to normalise by; rates where only a suite's runs are."""
-    from matplotlib.figure import Figure
-
-    from .. import plots
 
     if summary["normalized"].isna().all() and (summary["mode"] == "shares").all():
-        return plots.rates(summary, Figure(figsize=(6.4, 1 + 0.3 * len(summary))).subplots())
-    return plots.throughput(summary, Figure(figsize=(6.4, 4.0)).subplots())
+        return plots.rates(summary, figure.Figure(figsize=(6.4, 1 + 0.3 * len(summary))).subplots())
+    return plots.throughput(summary, figure.Figure(figsize=(6.4, 4.0)).subplots())
 
 
 def _name(table: pd.DataFrame) -> str:

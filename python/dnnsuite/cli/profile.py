@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from .. import jobs
+from .._runs.folder import PROFILES_FILE, default_out
+from .._runs.plugins import import_plugins
 from .._shown import percent, rate
+from ..errors import InvalidArgument
+from ._late import figure, plots, sizes, throughput_request
 from ._options import File, Json, Number, Text, Texts
 from ._status import say, tell
 
@@ -47,10 +52,6 @@ def profile(
     kill loses none. If --out has an earlier run, a new folder is created next to it. The exit status is that of the
     script.
     """
-    from .. import jobs
-    from .._runs.folder import PROFILES_FILE, default_out
-    from .._runs.plugins import import_plugins
-
     import_plugins(plugin or [], [str(Path.cwd())])
     is_job = target[0] in jobs.names()
     if len(target) > 1 or "--" in sys.argv or (not is_job and _is_command(target[0])):
@@ -60,14 +61,11 @@ def profile(
         return run_script(
             target, where, start_iteration, profile_iterations, metrics, stop, as_json, monitor, step_on, quiet
         )
-    from ..errors import InvalidArgument
-    from ..profiling.sizes import Request
-    from ..profiling.throughput_request import parse_batch_sizes
-
     if target[0].endswith(".py"):
         raise InvalidArgument(f"{target[0]} is not a job; to profile a script: dnnsuite profile -- python {target[0]}")
-    request = Request(
-        target[0], parse_batch_sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision,
+    counts = throughput_request.parse_batch_sizes(batch_sizes)
+    request = sizes.Request(
+        target[0], counts, metrics, start_iteration, profile_iterations, B, device, precision,
         threads, seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
     ).checked()  # fmt: skip
     return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json, quiet)
@@ -82,23 +80,13 @@ def _is_command(word: str) -> bool:
 def profile_job(request: Request, out: Path, as_json: bool, quiet: bool = False) -> int:
     """Profile a job at each batch size, write the files and print the figures; return the exit status."""
     from ..profiling.memory_hint import hint
-    from ..profiling.sizes import profiles, rows
 
-    results = profiles(request, out, (lambda _: None) if quiet else say)
+    results = sizes.profiles(request, out, (lambda _: None) if quiet else say)
     files = _write(results, out)
     hints = hint(results, request.device)
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "out": str(out),
-                    "rows": rows(results),
-                    "profiles": results,
-                    "files": list(map(str, files)),
-                    "hints": hints,
-                }
-            )
-        )
+        told = {"out": str(out), "rows": sizes.rows(results), "profiles": results}
+        print(json.dumps({**told, "files": list(map(str, files)), "hints": hints}))
     else:
         _print(results)
         for line in hints:
@@ -110,22 +98,18 @@ def profile_job(request: Request, out: Path, as_json: bool, quiet: bool = False)
 
 def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     """Write the files about all batch sizes, and a CSV per size."""
-    from matplotlib.figure import Figure
-
-    from .. import plots
     from ..profiler.files import sizes
-    from ..profiling.sizes import metrics, table
     from ..results import save_csv
 
-    made = table(results)
+    made = sizes.table(results)
     files = [out / "batches.csv"]
     save_csv(made, files[0])
     finished = [result for result in results if result["status"] == "ok"]
     for result in finished:
         files.append(out / f"batch_{result['batch_size']}.csv")
-        save_csv(metrics(result), files[-1])
+        save_csv(sizes.metrics(result), files[-1])
     if finished:
-        axes = Figure(figsize=(10, 3.6), layout="constrained").subplots(1, 2)
+        axes = figure.Figure(figsize=(10, 3.6), layout="constrained").subplots(1, 2)
         sizes(made[made["status"] == "ok"], axes[1], axes[0])
         files.append(out / "batches.png")
         plots.save(axes[0], files[-1])
@@ -133,15 +117,13 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
 
 
 def _print(results: list[dict[str, Any]]) -> None:
-    from ..profiling.sizes import rows
-
     finished = [result for result in results if result["status"] == "ok"]
     if len(finished) == 1:
         tell((Path(finished[0]["directory"]) / "summary.txt").read_text())
     if len(results) == 1 and finished:
         return
     print("batch size  rate (95 %)                          CPUs busy  overhead  largest shares of a step")
-    for row in rows(results):
+    for row in sizes.rows(results):
         tell(_row_text(row))
     for result in finished:
         first = result["profile"]["advice"][0]

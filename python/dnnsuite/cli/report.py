@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._files import write_json, write_text
 from ..errors import InvalidArgument
+from ._late import reports, targets
 from ._options import File, Files, Json, Number, Real, Text
 from ._status import say, script
 
@@ -39,9 +41,6 @@ def report(
     as_json: Json = False,
 ) -> int:
     """Report on suite runs: rates, passes, failures, isolation."""
-    from .. import report as reports
-    from ..report import targets
-
     files = [*(out or ()), *([pdf] if pdf else ())]
     for path in files:
         _kind(path)
@@ -87,9 +86,6 @@ def _kind(path: Path) -> str:
 
 
 def _write(path: Path, made: SuiteReport) -> None:
-    from .. import report as reports
-    from .._files import write_json, write_text
-
     kind = _kind(path)
     if kind == "pdf":
         reports.print_pdf(reports.html(made), path)
@@ -120,8 +116,6 @@ def _mlbench_report(
     gputotal: Annotated[Number, typer.Option(hidden=True)] = None,  # the original took it and did nothing with it
 ) -> None:
     from .. import report as made_by
-    from .._files import write_text
-    from ..report import targets
 
     made = made_by.make([reports], name, gpu_model, title=title, price=price)
     _tell(made)

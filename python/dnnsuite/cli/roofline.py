@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import jobs
+from .._files import write_json
+from .._runs.plugins import import_plugins
+from ._late import figure, plots, results, roofs
 from ._options import File, Json, Number, Text, Texts
 from ._status import print_json, records, say
 
@@ -42,34 +46,41 @@ def roofline(
     The roofs (matrix products in fp32 and bf16, STREAM's triad in each cache and in memory) are measured once and
     kept in the cache folder. They are measured again if the CPU, the allowed CPUs, the threads or torch change.
     """
-    from .. import jobs
-    from .._runs.plugins import import_plugins
-    from ..profiler.roofline import measure_peaks, probe_contention
     from ..profiler.roofline.peaks import digest
 
     import_plugins(plugin or [], [os.getcwd()])
     if job is not None:
         jobs.get(job)  # a wrong name is refused before the roofs are measured, which takes seconds
     tell = (lambda _: None) if quiet else say
-    peaks = measure_peaks(threads, refresh, tell)
-    now = probe_contention(peaks.threads, digest(peaks.machine))
+    peaks = roofs.measure_peaks(threads, refresh, tell)
+    now = roofs.probe_contention(peaks.threads, digest(peaks.machine))
     found, notes = None, [_NO_PMU]
     if job is not None:
         found, more = _observe(job, peaks, models, batch_size, steps, warmup, tell)
         notes += more
-    files = _write(out, job, peaks, now, found, notes) if out is not None else []
-    record = _record(job, peaks, now, found, notes, files)
-    print_json(record) if as_json else print(_render(job, peaks, now, found, notes, files))
+    record = {
+        "job": job,
+        "peaks": peaks.to_dict(),
+        "contention_now": now.to_dict(),
+        "summary": asdict(found.summary) if found is not None else None,
+        "lanes": found.lanes if found is not None else None,
+        "operators": records(found.table) if found is not None else [],
+        "definitions": found.table.attrs["definitions"] if found is not None else {},
+        "says": says(found, now) if found is not None else "",
+        "notes": notes,
+        "files": [],
+    }
+    if out is not None:
+        record["files"] = _write(out, peaks, found, record)
+    print_json(record) if as_json else print(_render(peaks, now, found, record))
     return 0
 
 
 def _observe(
     job: str, peaks: Peaks, models: int, batch_size: int | None, steps: int, warmup: int, tell: Callable[[str], None]
-) -> tuple[Roofline, list[str]]:
+) -> tuple[roofs.Roofline, list[str]]:
     """Run the job on a CPU and place its operators."""
-    from .. import jobs
     from ..profiler.cpu import observe_steps
-    from ..profiler.roofline import Roofline
 
     config = jobs.JobConfig(B=models, threads=peaks.threads)
     if batch_size is not None:
@@ -91,55 +102,29 @@ def _observe(
     finally:
         workload.close()
     notes = [note for note in observed.notes if "contention" in note]
-    found = Roofline(peaks, observed.ops, observed.steps)
+    found = roofs.Roofline(peaks, observed.ops, observed.steps)
     if found.summary.pct_of_peak_cpu > 100:
         notes.append("the job does more than the peak by the CPU time it got: the peak was measured too low; --refresh")
     return found, notes
 
 
-def _write(
-    out: Path, job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str]
-) -> list[str]:
-    from matplotlib.figure import Figure
-
-    from .. import plots, results
-    from .._files import write_json
-    from ..profiler.roofline import draw
+def _write(out: Path, peaks: Peaks, found: Roofline | None, record: dict[str, Any]) -> list[str]:
 
     out.mkdir(parents=True, exist_ok=True)
-    axes = Figure(figsize=(6.4, 4.0)).subplots()
+    axes = figure.Figure(figsize=(6.4, 4.0)).subplots()
     if found is None:
-        draw(peaks, ax=axes)
+        roofs.draw(peaks, ax=axes)
     else:
-        draw(peaks, found.table, axes, found.lanes)
-        axes.set_title(f"{job}: {found.summary.pct_of_peak:.1f} % of the peak", fontsize="medium")
+        roofs.draw(peaks, found.table, axes, found.lanes)
+        axes.set_title(f"{record['job']}: {found.summary.pct_of_peak:.1f} % of the peak", fontsize="medium")
         results.save_csv(found.table, out / "roofline.csv")
     plots.save(axes, out / "roofline.png")
-    write_json(out / "roofline.json", _record(job, peaks, now, found, notes, []))
+    write_json(out / "roofline.json", record)
     names = ["roofline.csv", "roofline.json", "roofline.png"]
     return [str(out / name) for name in names if found is not None or name != "roofline.csv"]
 
 
-def _record(
-    job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str], files: list[str]
-) -> dict[str, Any]:
-    return {
-        "job": job,
-        "peaks": peaks.to_dict(),
-        "contention_now": now.to_dict(),
-        "summary": asdict(found.summary) if found is not None else None,
-        "lanes": found.lanes if found is not None else None,
-        "operators": records(found.table) if found is not None else [],
-        "definitions": found.table.attrs["definitions"] if found is not None else {},
-        "says": says(found, now) if found is not None else "",
-        "notes": notes,
-        "files": files,
-    }
-
-
-def _render(
-    job: str | None, peaks: Peaks, now: Contention, found: Roofline | None, notes: list[str], files: list[str]
-) -> str:
+def _render(peaks: Peaks, now: Contention, found: Roofline | None, record: dict[str, Any]) -> str:
     lines = [
         f"{peaks.machine['cpu_model']}, {peaks.threads} threads, torch {peaks.machine['torch']}; measured "
         f"{peaks.measured_at}",
@@ -150,9 +135,9 @@ def _render(
     if peaks.contention.busy:
         lines.append(f"  then: {peaks.contention}: the true roofs are higher; --refresh when nothing else runs")
     if found is not None:
-        lines += ["", *_render_job(str(job), found, now)]
-    lines += [f"note: {note}" for note in notes]
-    return "\n".join([*lines, *files])
+        lines += ["", *_render_job(str(record["job"]), found, now)]
+    lines += [f"note: {note}" for note in record["notes"]]
+    return "\n".join([*lines, *record["files"]])
 
 
 def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:

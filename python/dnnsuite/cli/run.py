@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._runs.folder import CLUSTER_FILE, SUITE_FILE, default_out
+from ..errors import InvalidArgument
+from ._late import pin_report, suites
 from ._options import Json, Number, Real, Text, Texts
 from ._status import keeping, say, tell
 
@@ -61,8 +64,6 @@ def run(
     Jobs run as several copies at once, each in its own share; jobs that need the whole machine run alone.
     """
     if nproc is not None or shard:
-        from ..errors import InvalidArgument
-
         named = "--shard" if shard else f"--nproc {nproc}"
         raise InvalidArgument(
             f"{named}: run measures copies of a job side by side, each in one process with a share of the machine; "
@@ -77,10 +78,7 @@ def run(
         "loader": False if no_loader else None, "allow_changed": allow_changed,
     }  # fmt: skip
     if show or dry_run:
-        from ..suites import prepare
-
-        return _show(suite, asked, as_json) if show else _describe(*prepare(suite, asked), as_json)
-    from .._runs.folder import CLUSTER_FILE, SUITE_FILE, default_out
+        return _show(suite, asked, as_json) if show else _describe(*suites.prepare(suite, asked), as_json)
 
     stem = Path(suite).stem
     if cluster is not None or cluster_option:
@@ -94,9 +92,7 @@ def _split(values: list[str] | None) -> list[str] | None:
 
 
 def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
-    from ..suites import prepare
-
-    found, _, _ = prepare(suite, asked)
+    found, _, _ = suites.prepare(suite, asked)
     if not as_json:
         tell(", ".join(entry.name for entry in found.entries))
         return 0
@@ -109,8 +105,6 @@ def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
 
 
 def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) -> int:
-    from ..pin.report import render_plan
-
     if as_json:
         jobs = [entry.to_dict() for entry in suite.entries]
         print(json.dumps({"suite": suite.name, "settings": settings.to_dict(), "jobs": jobs, "plan": plan.to_dict()}))
@@ -125,15 +119,13 @@ def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) 
         f"{len(suite.entries) - students} alone with the machine",
         file=sys.stderr,
     )
-    print(render_plan(plan), file=sys.stderr)
+    print(pin_report.render_plan(plan), file=sys.stderr)
     return 0
 
 
 def _run(suite: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, quiet: bool) -> int:
-    from ..suites import SUITE_FILE, run_suite
-
-    with keeping(out, SUITE_FILE, f"dnnsuite run {suite}"):
-        finished = run_suite(suite, asked, out, resume, quiet=quiet)
+    with keeping(out, suites.SUITE_FILE, f"dnnsuite run {suite}"):
+        finished = suites.run_suite(suite, asked, out, resume, quiet=quiet)
     print(json.dumps(_as_dict(finished)) if as_json else _next_step(out))
     for problem in finished.problems:
         say(problem)
@@ -151,18 +143,14 @@ def _next_step(out: Path) -> str:
 def _run_on_cluster(
     suite: str, asked: dict[str, Any], out: Path, cluster: str, options: list[str], resume: bool, as_json: bool
 ) -> int:
-    from ..suites import run_on_cluster
-
     say = (lambda line: print(line, file=sys.stderr)) if as_json else print
-    ok = run_on_cluster(suite, asked, out, cluster, parameters(options), resume, say)
+    ok = suites.run_on_cluster(suite, asked, out, cluster, parameters(options), resume, say)
     print(json.dumps({"out": str(out), "ok": ok}) if as_json else _next_step(out))
     return 0 if ok else 1
 
 
 def parameters(options: list[str]) -> dict[str, Any]:
     """Parse NAME=VALUE texts; a value that is a number becomes one."""
-    from ..errors import InvalidArgument
-
     found: dict[str, Any] = {}
     for option in options:
         name, equals, value = option.partition("=")

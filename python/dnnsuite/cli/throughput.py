@@ -7,9 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
+from .._runs.interrupts import Interrupted
 from .._shown import duration, percent, rate, size
+from ..errors import Unavailable
+from ._late import plots, sizes, throughput_request
 from ._options import File, Json, Number, Real, Text, Texts
 from ._status import FAILED, print_json, records, say, tell
+from .plot import batch_sizes
+from .profile import profile_job
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,12 +59,10 @@ def throughput(
     peak memory, the knee) and throughput_data/batch_N.log. A size that runs out of memory is a row. Ctrl-C loses only
     the current run; --resume continues.
     """
-    from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
-    from ..profiling.throughput_request import Request, parse_batch_sizes
-
     plan = "quick" if preset == "quick" else "full"
-    asked = Request(
-        job, parse_batch_sizes(batch_sizes), plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
+    counts = throughput_request.parse_batch_sizes(batch_sizes)
+    asked = throughput_request.Request(
+        job, counts, plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
         precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
     )  # fmt: skip
     request = asked.with_options(option or []).checked()
@@ -72,10 +76,7 @@ def throughput(
 def _measure(
     request: Request, out: Path, resume: bool, allow_changed: Sequence[str], quiet: bool, as_json: bool
 ) -> int:
-    from .._runs.interrupts import Interrupted
-    from ..plots import Request as Figure
     from ..profiling.throughput import measure
-    from .plot import batch_sizes
 
     try:
         table = measure(request, out, resume, quiet or as_json, allow_changed)
@@ -84,7 +85,7 @@ def _measure(
         raise
     files = [out / "throughput_data", out / "throughput.csv"]
     if (table["rate"] > 0).any():
-        files = [files[0], *batch_sizes(Figure((out,))).files]
+        files = [files[0], *batch_sizes(plots.Request((out,))).files]
     if as_json:
         print_json({"out": str(out), "rows": records(table), "files": [str(path) for path in files]})
     else:
@@ -112,10 +113,6 @@ def _lines(table: pd.DataFrame) -> list[str]:
 
 def _utilization(request: Request, out: Path, as_json: bool) -> int:
     """TBD's measure_compute_util: a profile of the cores at each batch size."""
-    from ..errors import Unavailable
-    from ..profiling import sizes
-    from .profile import profile_job
-
     if request.device == "cpu":
         raise Unavailable(
             "--utilization, which reads the counters of an NVIDIA GPU's cores,",

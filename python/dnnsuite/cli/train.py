@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import training
+from .._runs.device import choose_device
+from .._runs.folder import CLUSTER_FILE, OUT, default_out
+from .._runs.interrupts import Interrupted
 from .._runs.plugins import import_plugins
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
+from ..training.configurations import SHIPPED, configuration, is_job, overrides
+from ._late import until_target
 from ._options import Json, Number, Real, Text, Texts
 from ._status import FAILED, say, tell
 from .on_cluster import Nodes, command_line, in_processes, submit
@@ -77,12 +83,8 @@ def train(
     processes train one model. Ctrl-C saves and stops; --resume continues. With --vary, several configurations train
     as one array.
     """
-    from .. import training
-    from .._runs.folder import CLUSTER_FILE
-
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
-    from ..training.configurations import is_job, overrides
     from ..training.vary import varied, vary_of
 
     if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
@@ -173,8 +175,6 @@ class _Asked:
 def _of_configuration(
     name: str, settings: Settings, variants: Variants, plan: str, preset: str, device: str, dataroot: str | None
 ) -> _Asked:
-    from .. import training
-
     def made() -> Callable[[str], Experiment | ExperimentArray]:
         if not variants:
             data = training.find_data(settings, dataroot)
@@ -192,8 +192,6 @@ def _of_job(
     name: str, preset: str, device: str, data: str, dataroot: str | None, until: str | None, shard: bool,
     batch_timeout_s: float | None, keys: dict[str, str], seeds: int,
 ) -> _Asked:  # fmt: skip
-    from .. import training
-
     of_all: dict[str, Any] = {"data": data, "dataroot": dataroot, "until": until}
 
     def make(kind: str) -> Experiment | ExperimentArray:
@@ -210,7 +208,6 @@ def _of_job(
 
 def split(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """Split the arguments into (the file, key=value texts)."""
-
     files = [each for each in arguments if "=" not in each]
     if len(files) > 1:
         raise InvalidArgument(f"{files[1]!r} is not key=value, and {files[0]} is already the job or file")
@@ -224,8 +221,6 @@ def with_data(arguments: Sequence[str] | None, data: str | None) -> list[str]:
 
 def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
     """Return the configuration `name` of the file in `arguments`, with the preset and the keys in force."""
-    from ..training.configurations import SHIPPED, configuration, overrides
-
     file, keys = split(arguments)
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
@@ -251,9 +246,7 @@ def _text(value: Any) -> str:
 
 
 def _train(asked: _Asked, out: str | None, resume: str, allow_changed: list[str], quiet: bool, as_json: bool) -> int:
-    from .. import training
     from .._runs.failures import NotFinite
-    from .._runs.interrupts import Interrupted
     from ..training.experiment_run import TRAINING_FILE
 
     make = asked.made()
@@ -287,9 +280,7 @@ def _one_by_one(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Train the seeds one after the other, each in a folder of its own; those that are done are left as they are."""
-    from .._runs.folder import default_out
     from ..training.experiment_run import TRAINING_FILE
-    from ..training.until import over_records
 
     if resume not in ("never", "auto"):
         raise InvalidArgument(f"--resume {resume}: with --seeds, accepted: never, auto")
@@ -302,7 +293,7 @@ def _one_by_one(
         if status not in (0, FAILED):
             return status
         ended = max(ended, status)
-    if not as_json and (told := over_records(folder)):
+    if not as_json and (told := until_target.over_records(folder)):
         tell(f"{folder}: {told}")
     return ended
 
@@ -312,8 +303,6 @@ def _evaluate(
     as_json: bool,
 ) -> int:  # fmt: skip
     """Validate a checkpoint and print what was found."""
-    from .. import training
-    from .._runs.device import choose_device
     from ..training.checkpoints import CHECKPOINT
     from ..training.lines import accuracies
 
@@ -333,15 +322,12 @@ def _evaluate(
 
 
 def _default_out(name: str, file: str, resume: str) -> Path:
-    from .._runs.folder import OUT, default_out
-
     return default_out(name, file, resume == "auto" and any(OUT.glob(f"{name}-[0-9]*/{file}")))
 
 
 def _tell(trained: Trained, is_array: bool, as_json: bool) -> None:
     """Print the result of a run, or of each model of an array."""
     from ..training.models_file import read_models
-    from ..training.until import sentence
 
     record = trained.record
     if record is None:
@@ -356,7 +342,7 @@ def _tell(trained: Trained, is_array: bool, as_json: bool) -> None:
     for model in models:
         what = ", ".join(_scores(model)) if model["status"] == "ok" else f"ended: {model['status']}"
         tell(f"model {model['model']}, {model['name']}: {model['epochs']} epochs, {what}")
-    target = f"; {told}" if (told := sentence(record)) else ""
+    target = f"; {told}" if (told := until_target.sentence(record)) else ""
     if is_array:
         tell(f"{trained.folder}: {len(models)} models{_times(speedup)} on {record.data}{target}")
     else:

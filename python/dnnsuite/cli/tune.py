@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import jobs
+from .._runs.device import choose_device
+from .._runs.folder import SWEEP_FILE, default_out
+from .._runs.job_options import parse_options
+from .._runs.plugins import import_plugins
 from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument
+from ..workflow.common_settings import at_least
+from ..workflow.modes import get
 from ._options import PRESETS, Json, Number, Text, Texts
 from ._status import FAILED
 from .on_cluster import OF_SEARCH, TuningOnCluster, command_line, search_on_cluster
@@ -74,15 +81,10 @@ def tune(
     All modes do the same search and must find the same best configuration; their times are compared. Each writes
     history.csv and trajectory.csv in HFHT's format. Trials that survive a rung continue; none restarts.
     """
-    from .. import jobs
-    from .._runs.plugins import import_plugins
-
     import_plugins(plugin or [], [os.getcwd()])
     lora = job == "lora"
     if not lora:
         jobs.get(job, swept=True)  # before anything slow is imported
-    from .._runs.device import choose_device
-    from .._runs.job_options import parse_options
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
@@ -144,8 +146,6 @@ def tune(
 
 
 def _check_counts(**counts: int | None) -> None:
-    from ..workflow.common_settings import at_least
-
     for name, value in counts.items():
         at_least(name, 1 if value is None else value)
 
@@ -185,8 +185,6 @@ def _swept(found: JobSweep | LoraSearch, algorithm: Algorithm, *, space: str | N
 
 
 def _directory(job: str, out: str | None, resume: bool, share: bool) -> Path:
-    from .._runs.folder import SWEEP_FILE, default_out
-
     if share:
         if out is None:
             raise InvalidArgument("--share needs a directory that all processes see: name it with --out")
@@ -218,8 +216,6 @@ def _split_modes(given: list[str]) -> list[str]:
 
 def _unavailable(modes: list[str], device: str) -> dict[str, str]:
     """Return the reasons why modes are unavailable here, by mode."""
-    from ..workflow.modes import get
-
     found = {}
     for mode in modes:
         why = get(mode).unavailable(device)

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from .._runs.folder import WORKFLOW_FILE, default_out
 from .._shown import settings_lines
 from ..errors import InvalidArgument
-from ..workflow.settings import FLAGS, SEARCHED, as_flag
+from ..workflow.common_settings import flag
+from ..workflow.partial import options_of
+from ..workflow.settings import FLAGS, SEARCHED, as_flag, resolve
+from ._late import convergence, outputs, results
 from ._options import PRESETS, Json, Number, Real, Text, Texts, parameter, with_parameters
 from ._status import FAILED, keeping, say, tell
 
@@ -101,7 +105,6 @@ def workflow(
         raise InvalidArgument(f"{given[0]} is an option of `dnnsuite workflow {_CONVERGENCE}`")
     if dry_run:
         return _describe_plan(name, asked, as_json)
-    from .._runs.folder import WORKFLOW_FILE, default_out
 
     where = Path(out) if out else default_out(name, WORKFLOW_FILE, resume)
     return _run_workflow(name, asked, where, resume, as_json, hfta_tree, quiet)
@@ -110,8 +113,6 @@ def workflow(
 def _run_workflow(
     name: str, asked: dict[str, Any], out: Path, resume: bool, as_json: bool, hfta_tree: str | None, quiet: bool
 ) -> int:
-    from .._runs.folder import WORKFLOW_FILE
-
     if not resume:
         _refuse_early(name, asked, hfta_tree)
     from ..workflow.sweep import sweep
@@ -119,9 +120,7 @@ def _run_workflow(
     with keeping(out, WORKFLOW_FILE, f"dnnsuite workflow {name}"):
         report = sweep(name, asked, out, resume, quiet=quiet)
     if hfta_tree and report.table is not None:
-        from ..results import save_hfta_tree
-
-        report.files += save_hfta_tree(out, to=hfta_tree)
+        report.files += results.save_hfta_tree(out, to=hfta_tree)
     if as_json:
         print(json.dumps(_as_dict(report)))
     else:
@@ -133,9 +132,6 @@ def _run_workflow(
 
 def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> None:
     """Refuse names, values and a folder that HFTA's tree could not be written to, before anything slow is imported."""
-    from ..workflow.partial import options_of
-    from ..workflow.settings import resolve
-
     settings = resolve(*options_of(name, asked))
     if hfta_tree is not None:
         from ..results.hfta_tree import refuse_other_tree
@@ -146,26 +142,22 @@ def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> No
 def _print_report(report: WorkflowReport) -> None:
     from rich.console import Console
 
-    from ..workflow.outputs import print_table, remarks, rows
-
-    print_table(Console(), rows(report.summary, report.state))
-    for remark in remarks(report.table, report.summary):
+    outputs.print_table(Console(), outputs.rows(report.summary, report.state))
+    for remark in outputs.remarks(report.table, report.summary):
         print(f"note: {remark}")
     for path in report.files:
         print(path)
 
 
 def _as_dict(report: WorkflowReport) -> dict[str, Any]:
-    from ..workflow.outputs import remarks, rows
-
     state = report.state
     return {
         "job": report.settings.job,
         "out": str(report.root),
         "ok": report.ok,
         "problems": report.problems,
-        "rows": rows(report.summary, state),
-        "remarks": remarks(report.table, report.summary),
+        "rows": outputs.rows(report.summary, state),
+        "remarks": outputs.remarks(report.table, report.summary),
         "files": [str(path) for path in report.files],
         "settings": state["settings"],
         "environment": state["environment"],
@@ -174,10 +166,8 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
-    from ..workflow.partial import options_of
     from ..workflow.plan import planned_points
     from ..workflow.preflight import check
-    from ..workflow.settings import resolve
 
     job, options = options_of(name, asked)
     settings = resolve(job, options)
@@ -198,9 +188,6 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
 
 def _compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
     """Compare how an array trains with its models alone, or print the plan of it."""
-    from .._runs.folder import WORKFLOW_FILE, default_out
-    from ..workflow import convergence
-    from ..workflow.common_settings import flag
     from ..workflow.convergence.settings import OPTIONS
 
     options = {name: value for name, value in asked.items() if value is not None}
