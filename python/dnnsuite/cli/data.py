@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,6 @@ from ._status import say, tell
 
 if TYPE_CHECKING:
     from ..data.catalogue import DataSet
-    from ..data.valprep import Moves
 
 
 Dataroot = Annotated[
@@ -149,7 +147,9 @@ def valprep(
     list_ = Path(labels) if labels else find_labels(folder)
     moves = plan(folder, read_labels(list_, Path(synsets) if synsets else None), partial)
     if not dry_run:
-        _with_progress(moves, carry_out)
+        with Progress() as progress:
+            progress.stage(f"moving {len(moves.todo)} images", len(moves.todo))
+            carry_out(moves, lambda done: progress.at(done, folder.name, None))
     moved = 0 if dry_run else len(moves.todo)
     if as_json:
         found = {"folder": str(folder), "labels": str(list_), "to_move": len(moves.todo), "moved": moved}
@@ -192,9 +192,3 @@ def tfrecord(
     told = ", ".join(f"{number:,} images for {part}" for part, number in images.items())
     tell(f"{conversion.out}: {count} shards, {written} of them written now; {told}, {len(conversion.classes)} classes")
     return 0
-
-
-def _with_progress(moves: Moves, work: Callable[[Moves, Callable[[int], None]], None]) -> None:
-    with Progress() as progress:
-        progress.stage(f"moving {len(moves.todo)} images", len(moves.todo))
-        work(moves, lambda done: progress.at(done, moves.folder.name, None))

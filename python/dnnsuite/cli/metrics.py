@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -64,8 +66,6 @@ def list_metrics(pattern: Pattern = "*", chip: Chip = None, sampling: Sampling =
 
     Also shows which part of the chip counts each; a submetric follows the name.
     """
-    from dataclasses import asdict
-
     collection = "sampling" if sampling else "ranges"
     chosen = _chip(chip, collection)
     found = counters.metrics(chosen, pattern, collection)
@@ -137,33 +137,25 @@ def roles(
     Without --chip, on every chip.
     """
     collection = "sampling" if sampling else "ranges"
-    shown = [name for name in counters.ROLES if _matches(name, pattern)]
+    shown = {name: role for name, role in counters.ROLES.items() if fnmatch.fnmatch(name, pattern) or pattern in name}
     chip = _named(chip) if chip else None
     asked = [chip] if chip else list(counters.chips(collection))
     table = {one: {name: _resolved(name, one, collection) for name in shown} for one in asked}
     if as_json:
         warnings = {one: list(counters.overlaps(one).values()) for one in asked}
-        about = {
-            name: {"unit": counters.ROLES[name].unit, "definition": counters.ROLES[name].definition} for name in shown
-        }
+        about = {name: {"unit": role.unit, "definition": role.definition} for name, role in shown.items()}
         print(json.dumps({"collection": collection, "roles": about, "chips": table, "overlaps": warnings}))
         return 0
     if not shown:
         available = some_of(counters.ROLES, "`dnnsuite metrics roles`")
         say(f"unknown role {pattern!r}{did_you_mean(pattern, counters.ROLES)}; available: {available}")
-    for name in shown:
-        print(f"{name}: {counters.ROLES[name].definition}")
+    for name, role in shown.items():
+        print(f"{name}: {role.definition}")
         print(_by_metric({one: table[one][name] for one in asked}, alone=bool(chip)))
     if chip:
         for why in counters.overlaps(chip).values():
             print(f"do not add: {why}")
     return 0 if shown else 1
-
-
-def _matches(name: str, pattern: str) -> bool:
-    import fnmatch
-
-    return fnmatch.fnmatch(name, pattern) or pattern in name
 
 
 def _resolved(role: str, chip: str, collection: str) -> str | None:

@@ -58,7 +58,8 @@ def report(
         alone=alone or (),
         allow_unlike=allow_unlike,
     )
-    _tell(made)
+    for problem in made.problems:  # on standard error: what is on standard output may be read by a program
+        say(problem)
     for path in files:
         _write(path, made)
     if save_target is not None:
@@ -70,12 +71,6 @@ def report(
         styles = {"full": reports.text, "seed": reports.style_seed, "score": reports.style_score}
         print(styles[style](made).rstrip("\n"))
     return 0 if made.passed else 1
-
-
-def _tell(made: SuiteReport) -> None:
-    """Name the damaged records on standard error: what is on standard output may be read by a program."""
-    for problem in made.problems:
-        say(problem)
 
 
 def _kind(path: Path) -> str:
@@ -118,7 +113,8 @@ def _mlbench_report(
     from .. import report as made_by
 
     made = made_by.make([reports], name, gpu_model, title=title, price=price)
-    _tell(made)
+    for problem in made.problems:
+        say(problem)
     if show_comparison and gpu_model:
         for job, target in targets.load(gpu_model).items():
             print(f"{job:<26} {target.rate:>12.2f}")

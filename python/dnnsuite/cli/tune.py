@@ -90,20 +90,23 @@ def tune(
     from ..tuning.job import JobSweep
     from ..tuning.lora_search import LoraSearch
 
-    _check_counts(
-        max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
-        iters_per_epoch=iters_per_epoch, batch_size=batch_size, micro_batch=micro_batch, keep=keep,
-    )  # fmt: skip
+    counts = {
+        "max_iters": max_iters, "trials": trials, "repeats": repeats, "patience": patience, "width": width,
+        "threads": threads, "iters_per_epoch": iters_per_epoch, "batch_size": batch_size, "micro_batch": micro_batch,
+        "keep": keep,
+    }  # fmt: skip
+    for name, value in counts.items():
+        at_least(name, 1 if value is None else value)
     on_cluster = cluster is not None or workers is not None or bool(cluster_option)
     jobs_own = {
         "--devices": devices, "--share": share, "--cluster": on_cluster, "--option": option, "--dataroot": dataroot,
         "--iters-per-epoch": iters_per_epoch, "--preset": preset != "default", "--repeats": repeats != 1,
         "--modes": modes not in (None, ["hfta"], ["serial"]),
     }  # fmt: skip
-    _refuse_others(job, jobs_own if lora else {
+    loras_own = {
         "--base": base, "--held-out": held_out, "--tokenizer": tokenizer, "--micro-batch": micro_batch, "--keep": keep,
-    })  # fmt: skip
-    _refuse_beside_devices(devices, device, on_cluster)
+    }  # fmt: skip
+    _refuse(job, jobs_own if lora else loras_own, devices or [], device, on_cluster)
     chosen = shares_of(devices, 1)[0].device if devices else choose_device(device)
     where = _directory(job, out, resume, share)
     found: JobSweep | LoraSearch
@@ -115,7 +118,8 @@ def tune(
     algorithm = algorithm or ("asha" if lora else "hyperband")
     found.check_metric(metric)
     _algorithm(algorithm, 1, eta, skip_last)  # refused before anything is made
-    wanted = _split_modes(modes or (["hfta"] if on_cluster or share or lora else ["hfta,serial"]))
+    texts = modes or (["hfta"] if on_cluster or share or lora else ["hfta,serial"])
+    wanted = list(dict.fromkeys(mode.strip() for text in texts for mode in text.split(",") if mode.strip()))
     most = 9 if preset == "quick" else 81
     epochs, count = max_iters or (3 if lora else most), trials or (16 if lora else most)
 
@@ -145,19 +149,10 @@ def tune(
     return FAILED if comparison.failed else 0
 
 
-def _check_counts(**counts: int | None) -> None:
-    for name, value in counts.items():
-        at_least(name, 1 if value is None else value)
-
-
-def _refuse_others(job: str, given: Mapping[str, Any]) -> None:
-    """Refuse options that are not the job's."""
-    for name, value in given.items():
-        if value:
-            raise InvalidArgument(f"{name} is not for tune {job}: leave it out")
-
-
-def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: bool) -> None:
+def _refuse(job: str, others: Mapping[str, Any], devices: list[str], device: str, on_cluster: bool) -> None:
+    """Refuse options that are not the job's, and what cannot be beside --devices."""
+    if odd := next((name for name, value in others.items() if value), None):
+        raise InvalidArgument(f"{odd} is not for tune {job}: leave it out")
     if devices and device != "auto":
         raise InvalidArgument(f"--device {device} together with --devices {','.join(devices)}: give one of them")
     if devices and on_cluster:
@@ -209,11 +204,6 @@ def _algorithm(name: str, trials: int, eta: int, skip_last: int) -> Algorithm:
     return made[name]
 
 
-def _split_modes(given: list[str]) -> list[str]:
-    modes = [mode.strip() for text in given for mode in text.split(",") if mode.strip()]
-    return list(dict.fromkeys(modes))
-
-
 def _unavailable(modes: list[str], device: str) -> dict[str, str]:
     """Return the reasons why modes are unavailable here, by mode."""
     found = {}
@@ -243,7 +233,8 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
         table.add_row(
             row["mode"], str(row["trials"]), str(row["epochs"]), metric(row["best"]),
             "" if row["resumed"] else duration(row["seconds_to_best"]),
-            _speedup(row), duration(row["sum_of_runtimes"]),
+            ratio(row["speedup"], row["low"], row["high"]) if "speedup" in row else "",
+            duration(row["sum_of_runtimes"]),
         )  # fmt: skip
     for mode, why in found["unavailable"].items():
         table.add_row(mode, "", "", "", "", f"unavailable: {why}", "")
@@ -257,7 +248,3 @@ def _print(found: Mapping[str, Any], out: Path, as_json: bool) -> None:
     if found["verdict"]:
         print(found["verdict"])
     print("\n".join(files))
-
-
-def _speedup(row: dict[str, Any]) -> str:
-    return ratio(row["speedup"], row["low"], row["high"]) if "speedup" in row else ""
