@@ -48,7 +48,7 @@ __all__ = [
     "suites", "sweep", "timing", "training", "tuning", "unfuse", "unstack", "workflow",
 ]  # fmt: skip
 
-_resolve, _names = lazy(
+_resolve, __dir__ = lazy(
     __name__,
     {
         "._fuse": "coverage fuse unfuse stack state_bytes unstack",
@@ -57,11 +57,8 @@ _resolve, _names = lazy(
         ".advisor": "advise",
         ".tuning": "sweep",
     },
-    (
-        "adapters", "data", "errors", "importers", "jobs", "models", "nn", "ops", "optim", "pin", "plots", "profiler",
-        "report", "results", "suites", "timing", "training", "tuning", "workflow",
-    ),
-)  # fmt: skip
+    __all__,
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -70,7 +67,3 @@ def __getattr__(name: str) -> Any:
 
         return version("dnnsuite")
     return _resolve(name)
-
-
-def __dir__() -> list[str]:
-    return [*_names(), "__version__"]

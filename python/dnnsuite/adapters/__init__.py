@@ -10,14 +10,5 @@ from .memory import Memory, memory
 from .texts import Texts
 
 __all__ = [
-    "AdapterArray",
-    "Memory",
-    "Texts",
-    "adapt",
-    "collate",
-    "import_peft",
-    "losses",
-    "memory",
-    "micro_batches",
-    "sample",
-]
+    "AdapterArray", "Memory", "Texts", "adapt", "collate", "import_peft", "losses", "memory", "micro_batches", "sample",
+]  # fmt: skip

@@ -5,45 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from .. import jobs
+from ._late import catalogue, suites
+
 Words = Callable[[], Iterable[str]]
 
 
-def _jobs() -> Iterable[str]:
-    from .. import jobs
-
-    return jobs.names()
-
-
 def _workflows() -> Iterable[str]:
-    from .. import jobs
-
     return [*jobs.names(swept=True), "convergence", "resnet_partially_fused"]
-
-
-def _suites() -> Iterable[str]:
-    from ..suites import SUITES
-
-    return [*SUITES, *_jobs()]
-
-
-def _data_sets() -> Iterable[str]:
-    from ..data.catalogue import DATA_SETS
-
-    return DATA_SETS
 
 
 def _kinds() -> Iterable[str]:
     from .plot import KINDS
 
-    return [*KINDS]
+    return KINDS
 
 
 _MODES = "serial concurrent mps mig hfta"
 # Words by command and parameter, or by parameter alone where they are the same for all commands.
 _WORDS: dict[str, Words | str] = {
-    "run.suite": _suites,
-    "run.name": _jobs,
-    "run.exclude": _jobs,
+    "run.suite": lambda: [*suites.SUITES, *jobs.names()],
+    "run.name": jobs.names,
+    "run.exclude": jobs.names,
     "run.order": "fixed shuffled",
     "run.pin": "auto cgroup affinity none",
     "workflow.name": _workflows,
@@ -53,8 +36,8 @@ _WORDS: dict[str, Words | str] = {
     "tune.modes": _MODES,
     "algorithm": "random hyperband halving asha pbt",
     "tune.goal": "min max",
-    "where.name": _data_sets,
-    "prepare_set.name": _data_sets,
+    "where.name": lambda: catalogue.DATA_SETS,
+    "prepare_set.name": lambda: catalogue.DATA_SETS,
     "plot.kind": _kinds,
     "gpu_model": "V100 MI50 RTX",
     "style": "full seed score",
@@ -73,9 +56,9 @@ _WORDS: dict[str, Words | str] = {
     "precision": "fp32 amp bf16 fp16 fp64",
     "data": "auto real synthetic",
     "monitor": "auto nvml dcgm none",
-    "target": _jobs,
-    "jobs": _jobs,
-    "job": _jobs,
+    "target": jobs.names,
+    "jobs": jobs.names,
+    "job": jobs.names,
 }
 
 

@@ -15,7 +15,17 @@ from typing import Any
 from .._lazy import numpy as np
 from .._lazy import pandas as pd
 from ..profiler.instrument import define, definitions
-from ._text import BadFile, fields_of, has_decimal_comma, numbers, read_lines, read_rows, to_base, with_points
+from ._text import (
+    BadFile,
+    fields_of,
+    has_decimal_comma,
+    numbers,
+    read_lines,
+    read_rows,
+    refuse_repeated,
+    to_base,
+    with_points,
+)
 
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
 _LAUNCH = {"process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream"}
@@ -60,7 +70,6 @@ def read(path: str | Path) -> pd.DataFrame:
     Raises:
         BadFile: no header, no row, a damaged row, or a summary over launches, which has no launches in it.
     """
-
     path = Path(path)
     lines = read_lines(path)
     heads = [number for number, line in enumerate(lines) if "Kernel Name" in line and is_header(line)]
@@ -141,10 +150,8 @@ def _units_of(path: Path, lines: Sequence[str], begin: int, first_row: int, colu
 
 def _kernel_ids(rows: pd.DataFrame) -> Any:
     """Numbers from 0 for each (process, ID) in the order of their appearance: processes may alternate."""
-    key = rows["ID"].cat.codes.to_numpy().astype("int64")
-    if "Process ID" in rows:
-        key = key + rows["Process ID"].cat.codes.to_numpy().astype("int64") * len(rows["ID"].cat.categories)
-    return pd.factorize(key)[0].astype("int64")
+    keys = [name for name in ("Process ID", "ID") if name in rows]
+    return rows.groupby(keys, observed=True, sort=False).ngroup().to_numpy("int64")
 
 
 def _identity(rows: pd.DataFrame) -> dict[str, Any]:
