@@ -15,17 +15,7 @@ from typing import Any
 from .._lazy import numpy as np
 from .._lazy import pandas as pd
 from ..profiler.instrument import define, definitions
-from ._text import (
-    BadFile,
-    fields_of,
-    has_decimal_comma,
-    numbers,
-    read_lines,
-    read_rows,
-    refuse_repeated,
-    to_base,
-    with_points,
-)
+from ._text import BadFile, fields_of, has_decimal_comma, numbers, read_lines, read_rows, to_base, with_points
 
 # The columns that say which launch a row is about, by our name; versions of ncu differ in which there are.
 _LAUNCH = {"process": "Process ID", "name": "Kernel Name", "device": "Device", "context": "Context", "stream": "Stream"}
