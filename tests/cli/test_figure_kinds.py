@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite.cli.figure_kinds import KINDS, draw, kind_for
+from dnnsuite.cli.plot import KINDS, draw, kind_for
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.plots import Request
 

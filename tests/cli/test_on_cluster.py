@@ -98,7 +98,7 @@ def test_a_task_gets_the_command_without_what_is_of_the_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[TrainingOnCluster] = []
-    monkeypatch.setattr("dnnsuite.cluster.run_parts", lambda plan, *rest: seen.append(plan) or True)
+    monkeypatch.setattr("dnnsuite.cli.on_cluster.run_parts", lambda plan, *rest: seen.append(plan) or True)
     arguments = ["--config", "bs256", "--preset", "quick", "lr=0.2", "--quiet", "--nodes", "2", "--out", str(tmp_path)]
     assert status("train", *arguments) == 0
     (part,) = seen[0].parts

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
-    "cards", "catalogue", "comparison", "convergence", "counters", "figure", "hfta_monitor", "hfta_tables", "ladders",
-    "outputs", "pin", "pin_report", "plots", "reports", "results", "roles_of", "roofs", "sizes", "suites", "targets",
-    "throughput_request", "until_target",
+    "advisor", "cards", "catalogue", "comparison", "convergence", "counters", "figure", "hfta_monitor", "hfta_tables",
+    "ladders", "outputs", "pin", "pin_report", "plots", "reports", "results", "roles_of", "roofs", "sizes", "suites",
+    "targets", "throughput_request", "until_target", "varying", "workflows",
 ]  # fmt: skip
 
 
@@ -24,8 +24,9 @@ class _Late(ModuleType):
 if TYPE_CHECKING:
     from matplotlib import figure
 
-    from .. import pin, plots, results, suites
+    from .. import advisor, pin, plots, results, suites
     from .. import report as reports
+    from .. import workflow as workflows
     from ..data import catalogue
     from ..jobs import cards
     from ..pin import report as pin_report
@@ -37,14 +38,16 @@ if TYPE_CHECKING:
     from ..results import comparison, hfta_monitor, hfta_tables
     from ..training import ladder as ladders
     from ..training import until as until_target
+    from ..training import vary as varying
     from ..workflow import convergence, outputs
 else:
     figure = _Late("matplotlib.figure")
     _HOMES = (
-        "pin plots results suites report=reports data.catalogue jobs.cards pin.report=pin_report profiler.counters "
-        "profiler.roofline=roofs profiler.counters.roles=roles_of profiling.sizes profiling.throughput_request "
-        "report.targets results.comparison results.hfta_monitor results.hfta_tables training.ladder=ladders "
-        "training.until=until_target workflow.convergence workflow.outputs"
+        "advisor pin plots results suites report=reports workflow=workflows data.catalogue jobs.cards "
+        "pin.report=pin_report profiler.counters profiler.roofline=roofs profiler.counters.roles=roles_of "
+        "profiling.sizes profiling.throughput_request report.targets results.comparison results.hfta_monitor "
+        "results.hfta_tables training.ladder=ladders training.until=until_target training.vary=varying "
+        "workflow.convergence workflow.outputs"
     )
     for _home in _HOMES.split():
         _module, _, _name = _home.partition("=")

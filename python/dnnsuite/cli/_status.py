@@ -10,18 +10,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from .._lazy import pandas
 from .._runs.interrupts import Interrupted, interruptible
 from .._runs.plugins import said_of_plugin
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
 from ._options import declared
-
-if TYPE_CHECKING:
-    import pandas
 
 FAILED, USAGE, UNDECIDED = 1, 2, 3
 

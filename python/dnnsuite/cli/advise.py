@@ -7,15 +7,13 @@ import functools
 import json
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from .._runs.plugins import import_plugins
 from .._shown import percent, ratio
 from ..errors import InvalidArgument
+from ._late import advisor
 from ._options import PRESETS, Json, Number, Text, Texts
-
-if TYPE_CHECKING:
-    from ..advisor import Advice
 
 
 def advise(
@@ -48,11 +46,9 @@ def advise(
     }  # fmt: skip
     if verify is not None:
         return _verify(jobs, verify, threads, options, as_json)
-    from ..advisor import advise_job
-
-    found: dict[str, Advice] = {}
+    found: dict[str, advisor.Advice] = {}
     for job in jobs:
-        found[job] = advise_job(job, trials=trials, steps=steps, threads=threads, **options)
+        found[job] = advisor.advise_job(job, trials=trials, steps=steps, threads=threads, **options)
         if not as_json:
             print(f"{job}\n{found[job]}\n" if len(jobs) > 1 else found[job])
     if as_json:

@@ -8,21 +8,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from .._files import write_json, write_text
+from .._lazy import pandas as pd
 from ..errors import Error, InvalidArgument
 from ._late import comparison, plots, reports, results
 from ._options import Files, Json, Text, Texts
 from ._status import FAILED, UNDECIDED, USAGE, say, tell
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..report import Costs, FailOn, Machines
-    from ..results import Compared
 
 Outs = Annotated[Files, "Also write a .md, .txt, .csv, .json, .html, .png, .pdf or .svg file; repeatable."]
 Threshold = Annotated[float, "Smallest change that counts, as a fraction."]
@@ -150,7 +145,7 @@ def report_comparison(
     fail_on: Sequence[str],
     style: str,
     out: Sequence[Path],
-    costs: Sequence[Costs] = (),
+    costs: Sequence[reports.Costs] = (),
 ) -> int:
     """Compare the first of some tables with each of the others; print, write, and return the exit status.
 
@@ -192,7 +187,7 @@ def report_comparison(
     return 0
 
 
-def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
+def _refuse_if_nothing_is_like(found: Sequence[Sequence[results.Compared]]) -> None:
     points = [point for each in found for point in each if point.verdict != "missing"]
     if points and all(point.verdict == "unlike" for point in points):
         raise results.UnlikeRuns(
@@ -205,13 +200,13 @@ def _refuse_if_nothing_is_like(found: Sequence[Sequence[Compared]]) -> None:
 class _Written:
     """A comparison as text, Markdown or JSON."""
 
-    found: Sequence[list[Compared]]
+    found: Sequence[list[results.Compared]]
     names: Sequence[str]
-    failing: Sequence[FailOn]
-    machines: Machines | None
+    failing: Sequence[reports.FailOn]
+    machines: reports.Machines | None
 
     @property
-    def _parts(self) -> list[tuple[list[Compared], tuple[str, str]]]:
+    def _parts(self) -> list[tuple[list[results.Compared], tuple[str, str]]]:
         return [(points, (self.names[0], other)) for points, other in zip(self.found, self.names[1:], strict=True)]
 
     def text(self, style: str) -> str:
@@ -244,8 +239,6 @@ class _Written:
 
     def table(self) -> pd.DataFrame:
         """One row for each point of each candidate."""
-        import pandas as pd
-
         rows = [
             {"candidate": names[1], **point.to_dict(), "reasons": "; ".join(point.reasons)}
             for points, names in self._parts
@@ -253,7 +246,7 @@ class _Written:
         ]
         return pd.DataFrame(rows)
 
-    def all_points(self) -> list[Compared]:
+    def all_points(self) -> list[results.Compared]:
         """List the points of all candidates, with the candidate's name where there are several."""
         if len(self._parts) == 1:
             return self._parts[0][0]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,10 +16,6 @@ from ..errors import Error, InvalidArgument
 from ._late import catalogue
 from ._options import Json, Number, Text
 from ._status import say, tell
-
-if TYPE_CHECKING:
-    from ..data.catalogue import DataSet
-
 
 Dataroot = Annotated[
     Text, typer.Option(help="Folder with the data sets.  [$DATA_DIRECTORY, else data]", show_default=False)
@@ -101,7 +97,7 @@ def prepare_set(
     return 0
 
 
-def _found(data: DataSet, root: Path) -> Path | None:
+def _found(data: catalogue.DataSet, root: Path) -> Path | None:
     """Return the folder of a set; None for one that is not here or cannot be read."""
     try:
         return data.find(root) if root.is_dir() else None
@@ -110,7 +106,7 @@ def _found(data: DataSet, root: Path) -> Path | None:
         return None
 
 
-def _as_dict(data: DataSet, root: Path) -> dict[str, Any]:
+def _as_dict(data: catalogue.DataSet, root: Path) -> dict[str, Any]:
     found = _found(data, root)
     return {
         "title": data.title,

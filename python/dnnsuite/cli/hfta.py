@@ -7,18 +7,13 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from .._lazy import pandas as pd
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
 from ._late import hfta_monitor, hfta_tables, plots, results
 from ._status import tell
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..results.hfta_monitor import DcgmField
-    from ..results.hfta_tables import HftaRuns
 
 _MODES = ("serial", "concurrent", "mps", "mig", "hfta")
 _PRECISIONS = ("fp32", "amp", "bf16")
@@ -64,7 +59,7 @@ def _run(parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], l
     sys.exit(0)
 
 
-def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], list[str]]:
+def _runs(arguments: argparse.Namespace) -> tuple[list[hfta_tables.HftaRuns], list[str], list[str]]:
     """Return (runs, modes, precisions) to report: what was asked for, else what every run has."""
     model = arguments.device_model.lower()
     runs = [
@@ -84,7 +79,7 @@ def _runs(arguments: argparse.Namespace) -> tuple[list[HftaRuns], list[str], lis
 
 
 def _timing(arguments: argparse.Namespace) -> list[Path]:
-    def value(run: HftaRuns, point: Any) -> float:
+    def value(run: hfta_tables.HftaRuns, point: Any) -> float:
         return hfta_tables.hfta_throughput(run.timings(point, arguments.filename), arguments.device)
 
     return _written(arguments, arguments.save, value, "Normalized Throughput", lambda table: table / _baseline(table))
@@ -93,7 +88,7 @@ def _timing(arguments: argparse.Namespace) -> list[Path]:
 def _written(
     arguments: argparse.Namespace,
     prefix: Path,
-    value: Callable[[HftaRuns, Any], float],
+    value: Callable[[hfta_tables.HftaRuns, Any], float],
     label: str,
     scaled: Callable[[pd.DataFrame], pd.DataFrame],
 ) -> list[Path]:
@@ -117,8 +112,8 @@ def _baseline(table: pd.DataFrame) -> float:
 def _dcgm(arguments: argparse.Namespace) -> list[Path]:
     arguments.savedir.mkdir(parents=True, exist_ok=True)
 
-    def files(wanted: DcgmField) -> list[Path]:
-        def value(run: HftaRuns, point: Any) -> float:
+    def files(wanted: hfta_monitor.DcgmField) -> list[Path]:
+        def value(run: hfta_tables.HftaRuns, point: Any) -> float:
             return hfta_tables.dcgm_value(run.places[point], wanted, arguments.filename)
 
         prefix = arguments.savedir / wanted.name
@@ -127,7 +122,7 @@ def _dcgm(arguments: argparse.Namespace) -> list[Path]:
     return [file for wanted in _fields(arguments) for file in files(wanted)]
 
 
-def _fields(arguments: argparse.Namespace) -> Sequence[DcgmField]:
+def _fields(arguments: argparse.Namespace) -> Sequence[hfta_monitor.DcgmField]:
     """Return the fields that HFTA reads of such a GPU, with those of the host."""
     if arguments.device == "cpu":
         return hfta_monitor.HOST_FIELDS

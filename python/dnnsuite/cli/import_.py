@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from .. import importers, profiler
 from .._files import OutputError, write_json
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, reason
 from ._late import counters, results
 from ._options import File, Json
 from ._status import print_json, records, say, script, tell
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..importers import Imported
 
 Source = Annotated[Path, "The file."]
 Results = dict[str, "pd.DataFrame"]
@@ -102,7 +98,7 @@ def _traces_in(given: Path) -> list[Path]:
     return paths
 
 
-def _of_one(found: Imported) -> _Shown:
+def _of_one(found: importers.Imported) -> _Shown:
     results, notes = _results(found)
     return _Shown(found.kind, found.tables, results, found.notes + notes)
 
@@ -117,13 +113,13 @@ def _show_large(path: Path, out: Path | None, as_json: bool) -> None:
     _show(shown, [path], as_json, written)
 
 
-def _of_ranks(found: list[Imported]) -> _Shown:
+def _of_ranks(found: list[importers.Imported]) -> _Shown:
     ranks = importers.merge_ranks(found)
     notes = [f"{each.path}: {note}" for each in found for note in each.notes]
     return _Shown("ranks", ranks.tables, {"ranks": ranks.table}, [ranks.verdict, *notes])
 
 
-def _against(before: Imported, found: list[Imported]) -> _Shown:
+def _against(before: importers.Imported, found: list[importers.Imported]) -> _Shown:
     if len(found) != 1:
         raise InvalidArgument(f"--against compares one file with another, not {len(found)}")
     table = importers.compare_traces(before, found[0])
@@ -158,7 +154,7 @@ def _show(shown: _Shown, files: list[Path], as_json: bool, written: list[Path]) 
         say(f"wrote {path}")
 
 
-def _results(found: Imported) -> tuple[Results, list[str]]:
+def _results(found: importers.Imported) -> tuple[Results, list[str]]:
     """Compute the results that a file of this kind allows, with remarks on those that it does not."""
     if found.kind in importers.TRACES:
         return importers.analyse_trace(found), []
@@ -177,14 +173,14 @@ def _results(found: Imported) -> tuple[Results, list[str]]:
     return results, notes
 
 
-def _cores(found: Imported, results: Results) -> list[str]:
+def _cores(found: importers.Imported, results: Results) -> list[str]:
     if found.kind != "ncu":
         return []
     results["cores"], notes = importers.core_report(found.tables["metrics"])
     return notes
 
 
-def _fp32(found: Imported, results: Results) -> list[str]:
+def _fp32(found: importers.Imported, results: Results) -> list[str]:
     levels = (
         importers.fp32.of_ncu(found.tables["metrics"])
         if found.kind == "ncu"

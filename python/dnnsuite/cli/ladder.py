@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,9 +22,6 @@ from ._late import ladders
 from ._options import File, Json, Text, Texts
 from ._status import say
 from .train import settings_of, split, with_data
-
-if TYPE_CHECKING:
-    from ..training.ladder import Blocks, Rung
 
 LADDER_FILE = "ladder.json"
 
@@ -69,7 +66,7 @@ def ladder(
     asked = {"rungs": names, "steps": steps, "device": device, "keys": keys, "data": data, "dataroot": dataroot,
              "settings": settings.to_dict() if settings else [job, preset]}  # fmt: skip
 
-    def climbed(before: Blocks, keep: Callable[[Blocks], None]) -> list[Rung]:
+    def climbed(before: ladders.Blocks, keep: Callable[[ladders.Blocks], None]) -> list[ladders.Rung]:
         return ladders.climb(
             made_by, rungs=names, device=device, rounds=repeats, steps=steps, before=before, keep=keep,
             tell=(lambda line: None) if quiet else say,
@@ -89,8 +86,8 @@ def _kept(
     resume: bool,
     job: str | None,
     asked: Mapping[str, Any],
-    climbed: Callable[[Blocks, Callable[[Blocks], None]], list[Rung]],
-) -> list[Rung]:
+    climbed: Callable[[ladders.Blocks, Callable[[ladders.Blocks], None]], list[ladders.Rung]],
+) -> list[ladders.Rung]:
     """Climb in a directory that keeps each round, after those that it has."""
     with opened(out or default_out("ladder", LADDER_FILE, resume), LADDER_FILE, resume) as record:
         code = {"code": jobs.get(job)} if job else {}

@@ -16,7 +16,7 @@ from .. import jobs
 from .._runs.plugins import import_plugins
 from .._shown import wrapped
 from ..errors import InvalidArgument
-from ._late import cards, results, suites
+from ._late import cards, results, suites, workflows
 from ._options import Json, Text, Texts
 from ._status import say
 
@@ -26,12 +26,10 @@ def list_jobs(plugin: Texts = None, as_json: Json = False) -> int:
 
     Workflows are the jobs that can be swept; modes are the ways in which a workflow runs them.
     """
-    from ..workflow import MODES
-
     import_plugins(plugin or [], [os.getcwd()])
     known = {name: str(jobs.get(name).description) for name in jobs.names()}
     fused = {name: known[name] for name in jobs.names(swept=True)}
-    ways = {mode.name: mode.description for mode in MODES.values()}
+    ways = {mode.name: mode.description for mode in workflows.MODES.values()}
     found: dict[str, Any] = {"jobs": known, "workflows": fused, "suites": suites.SUITES, "modes": ways}
     found["categories"] = _by_category()
     if as_json:

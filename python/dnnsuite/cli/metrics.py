@@ -6,7 +6,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,6 @@ from ..errors import InvalidArgument, Unavailable, did_you_mean, some_of
 from ._late import counters, roles_of
 from ._options import Json, Text
 from ._status import say
-
-if TYPE_CHECKING:
-    from ..profiler.counters import CounterPlan, Selection
 
 Chip = Annotated[Text, "A chip, e.g. GH100 (H100, H200).  [this machine's GPU]"]
 Pattern = Annotated[str, typer.Argument(help="A shell pattern, or a part of the name.")]
@@ -104,7 +101,7 @@ def plan(
     return 0
 
 
-def _describe(made: CounterPlan, chosen: Selection, kernels: bool) -> str:
+def _describe(made: counters.CounterPlan, chosen: counters.Selection, kernels: bool) -> str:
     lines = []
     for number, group in enumerate(made.groups, 1):
         often = "1 pass" if group.passes == 1 else f"{group.passes} passes"
@@ -115,7 +112,7 @@ def _describe(made: CounterPlan, chosen: Selection, kernels: bool) -> str:
     return "\n".join(lines)
 
 
-def _summary(made: CounterPlan, kernels: bool) -> str:
+def _summary(made: counters.CounterPlan, kernels: bool) -> str:
     count = f"{made.chip}: {len(made.metrics)} metrics"
     if kernels:
         return f"{count}; every kernel runs alone, in {made.steps} passes"

@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import typer
 
 from .._files import read_json, write_json
 from .._runs.folder import CLUSTER_FILE
@@ -22,11 +24,6 @@ from .._shown import rate as shown_rate
 from ..cluster import Part, run_parts
 from ..errors import Error, InvalidArgument
 from ._status import FAILED
-
-if TYPE_CHECKING:
-    import typer
-
-    from ..cluster import Part
 
 TASK_FILE = "task.json"
 _PATIENCE_S = 30.0  # with processes whose run has lost one

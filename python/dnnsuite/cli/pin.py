@@ -7,16 +7,13 @@ import functools
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ..errors import Error, InvalidArgument
 from ._late import pin, pin_report
 from ._options import File, Json, Real, Text, parameter, with_parameters
-
-if TYPE_CHECKING:
-    from ..pin import Outcome, Partition, Plan
 
 SETUP_FAILED = 125  # as env, nohup and docker: the command was never started
 
@@ -40,7 +37,7 @@ _dividing = functools.partial(
 )
 
 
-def _make(recording: Path | None = None, cpus: str | None = None, **division: Any) -> Plan:
+def _make(recording: Path | None = None, cpus: str | None = None, **division: Any) -> pin.Plan:
     topology = pin.Topology.load(recording) if recording else pin.Topology.read()
     return pin.make_plan(topology.restricted(cpus) if cpus else topology, **division)
 
@@ -90,7 +87,7 @@ def exec(
     return _status(outcome)
 
 
-def _with_memory(made: Plan, which: int | str, memory: str | None) -> Plan:
+def _with_memory(made: pin.Plan, which: int | str, memory: str | None) -> pin.Plan:
     from dataclasses import replace
 
     from ..pin.plan import reserve_bytes
@@ -127,14 +124,14 @@ def run(
 
 
 def _run(
-    made: Plan,
+    made: pin.Plan,
     which: list[int | str] | list[int],
     command: list[str],
     backend: str,
     require: str | None,
     parent: str | None,
     timeout_s: float | None,
-) -> list[Outcome]:
+) -> list[pin.Outcome]:
     if command[0].startswith("-"):
         raise InvalidArgument(
             f"{command[0]} is not an option of this command; write the command after --, e.g. -- python train.py"
@@ -164,7 +161,7 @@ def _run(
         raise typer.Exit(SETUP_FAILED) from error
 
 
-def _tell_overlaps(partition: Partition, told: set[str]) -> list[str]:
+def _tell_overlaps(partition: pin.Partition, told: set[str]) -> list[str]:
     """Say which other runs have CPUs of this one: neither has its cores to itself."""
     lines = [str(each) for each in partition.overlapping() if str(each) not in told]
     for line in lines:
@@ -172,7 +169,7 @@ def _tell_overlaps(partition: Partition, told: set[str]) -> list[str]:
     return lines
 
 
-def _status(outcome: Outcome) -> int:
+def _status(outcome: pin.Outcome) -> int:
     if outcome.oom_killed:
         where = {"group": "its limit", "outside": "a limit outside of it"}.get(outcome.oom_scope, "a limit")
         print(f"dnnsuite: oom_killed: memory ran out by {where}", file=sys.stderr)

@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, did_you_mean, some_of
 from ._late import figure, plots, results
 from ._options import File, Json, Text
 from ._status import say
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
-
-    from ..plots import Drawn, Request
 
 #: `module:function` of a function `(plots.Request) -> plots.Drawn`, imported when it is called; and the pattern of a
 #: file by which a directory of such results is recognised, empty for kinds that are only drawn by name.
@@ -49,10 +47,10 @@ def kind_for(name: str | None, directories: Sequence[Path]) -> str:
     return name
 
 
-def draw(kind: str, request: Request) -> Drawn:
+def draw(kind: str, request: plots.Request) -> plots.Drawn:
     """Draw a figure of this kind."""
     module, _, function = KINDS[kind][0].partition(":")
-    drawn: Drawn = getattr(importlib.import_module(module), function)(request)
+    drawn: plots.Drawn = getattr(importlib.import_module(module), function)(request)
     return drawn
 
 
@@ -84,7 +82,7 @@ def plot(
     return 0
 
 
-def throughput(request: Request) -> Drawn:
+def throughput(request: plots.Request) -> plots.Drawn:
     """Draw normalised throughput over B; rates where only a suite's runs are."""
     if request.metric is not None:
         raise InvalidArgument(f"--metric {request.metric}: throughput has one quantity; leave out --metric")
@@ -99,7 +97,7 @@ def throughput(request: Request) -> Drawn:
     return plots.Drawn(files, (*problems, *left_out, *summary.attrs["notes"]))
 
 
-def monitor(request: Request) -> Drawn:
+def monitor(request: plots.Request) -> plots.Drawn:
     """Draw the load of the machine during the rated windows: a panel per quantity, or one quantity."""
     from matplotlib.figure import Figure
 
@@ -122,23 +120,23 @@ def monitor(request: Request) -> Drawn:
     return plots.Drawn(files, (*table.attrs["problems"], *table.attrs["notes"]))
 
 
-def batch_sizes(request: Request) -> Drawn:
+def batch_sizes(request: plots.Request) -> plots.Drawn:
     """Draw rate and peak memory over the batch size, of throughput measurements or of profiles."""
     return _two_panels(request, "batch_sizes", "throughput", results.by_batch_size, plots.batch_sizes)
 
 
-def scaling(request: Request) -> Drawn:
+def scaling(request: plots.Request) -> plots.Drawn:
     """Draw weak scaling of training runs: total rate over processes, the ideal line, the efficiency."""
     return _two_panels(request, "scaling", "scaling", results.weak_scaling, plots.weak_scaling)
 
 
 def _two_panels(
-    request: Request,
+    request: plots.Request,
     kind: str,
     file: str,
     summarize: Callable[[pd.DataFrame, bool], pd.DataFrame],
     draw: Callable[[pd.DataFrame, Any, Any], Any],
-) -> Drawn:
+) -> plots.Drawn:
     """Save the summary of all runs, and its figure of two panels beside each other, as `file`.csv and .png."""
 
     if request.metric is not None:
@@ -152,10 +150,8 @@ def _two_panels(
     return plots.Drawn(files, (*summary.attrs["problems"], *summary.attrs["notes"]))
 
 
-def sweep(request: Request) -> Drawn:
+def sweep(request: plots.Request) -> plots.Drawn:
     """Draw searches: the figure of `Sweep.plot`, for each sweep at or below a directory."""
-    import pandas as pd
-
     found = [path.parent for each in request.directories for path in sorted(each.glob("**/sweep.json"))]
     files, notes = [], []
     for folder in found:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from .. import jobs
 from .._runs.folder import PROFILES_FILE, default_out
@@ -16,9 +16,6 @@ from ..errors import InvalidArgument
 from ._late import figure, plots, sizes, throughput_request
 from ._options import File, Json, Number, Text, Texts
 from ._status import say, tell
-
-if TYPE_CHECKING:
-    from ..profiling.sizes import Request
 
 
 def profile(
@@ -77,7 +74,7 @@ def _is_command(word: str) -> bool:
     return shutil.which(word) is not None
 
 
-def profile_job(request: Request, out: Path, as_json: bool, quiet: bool = False) -> int:
+def profile_job(request: sizes.Request, out: Path, as_json: bool, quiet: bool = False) -> int:
     """Profile a job at each batch size, write the files and print the figures; return the exit status."""
     from ..profiling.memory_hint import hint
 
@@ -98,7 +95,7 @@ def profile_job(request: Request, out: Path, as_json: bool, quiet: bool = False)
 
 def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     """Write the files about all batch sizes, and a CSV per size."""
-    from ..profiler.files import sizes
+    from ..profiler.files import sizes as draw
     from ..results import save_csv
 
     made = sizes.table(results)
@@ -110,7 +107,7 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
         save_csv(sizes.metrics(result), files[-1])
     if finished:
         axes = figure.Figure(figsize=(10, 3.6), layout="constrained").subplots(1, 2)
-        sizes(made[made["status"] == "ok"], axes[1], axes[0])
+        draw(made[made["status"] == "ok"], axes[1], axes[0])
         files.append(out / "batches.png")
         plots.save(axes[0], files[-1])
     return [*files, *(Path(result["directory"]) for result in finished)]

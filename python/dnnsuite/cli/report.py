@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from ..errors import InvalidArgument
 from ._late import reports, targets
 from ._options import File, Files, Json, Number, Real, Text
 from ._status import say, script
-
-if TYPE_CHECKING:
-    from ..report import SuiteReport
 
 _KINDS = {".pdf": "pdf", ".txt": "text", ".md": "markdown", ".csv": "csv", ".json": "json", ".html": "html"}
 
@@ -80,7 +77,7 @@ def _kind(path: Path) -> str:
         raise InvalidArgument(f"--out {path}: the name must end in one of {', '.join(_KINDS)}") from None
 
 
-def _write(path: Path, made: SuiteReport) -> None:
+def _write(path: Path, made: reports.SuiteReport) -> None:
     kind = _kind(path)
     if kind == "pdf":
         reports.print_pdf(reports.html(made), path)

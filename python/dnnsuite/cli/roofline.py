@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,9 +17,6 @@ from .._runs.plugins import import_plugins
 from ._late import figure, plots, results, roofs
 from ._options import File, Json, Number, Text, Texts
 from ._status import print_json, records, say
-
-if TYPE_CHECKING:
-    from ..profiler.roofline import Contention, Peaks, Roofline
 
 _ROWS = 20
 _MENTIONED = 3
@@ -77,7 +74,13 @@ def roofline(
 
 
 def _observe(
-    job: str, peaks: Peaks, models: int, batch_size: int | None, steps: int, warmup: int, tell: Callable[[str], None]
+    job: str,
+    peaks: roofs.Peaks,
+    models: int,
+    batch_size: int | None,
+    steps: int,
+    warmup: int,
+    tell: Callable[[str], None],
 ) -> tuple[roofs.Roofline, list[str]]:
     """Run the job on a CPU and place its operators."""
     from ..profiler.cpu import observe_steps
@@ -108,7 +111,7 @@ def _observe(
     return found, notes
 
 
-def _write(out: Path, peaks: Peaks, found: Roofline | None, record: dict[str, Any]) -> list[str]:
+def _write(out: Path, peaks: roofs.Peaks, found: roofs.Roofline | None, record: dict[str, Any]) -> list[str]:
 
     out.mkdir(parents=True, exist_ok=True)
     axes = figure.Figure(figsize=(6.4, 4.0)).subplots()
@@ -124,7 +127,7 @@ def _write(out: Path, peaks: Peaks, found: Roofline | None, record: dict[str, An
     return [str(out / name) for name in names if found is not None or name != "roofline.csv"]
 
 
-def _render(peaks: Peaks, now: Contention, found: Roofline | None, record: dict[str, Any]) -> str:
+def _render(peaks: roofs.Peaks, now: roofs.Contention, found: roofs.Roofline | None, record: dict[str, Any]) -> str:
     lines = [
         f"{peaks.machine['cpu_model']}, {peaks.threads} threads, torch {peaks.machine['torch']}; measured "
         f"{peaks.measured_at}",
@@ -140,7 +143,7 @@ def _render(peaks: Peaks, now: Contention, found: Roofline | None, record: dict[
     return "\n".join([*lines, *record["files"]])
 
 
-def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
+def _render_job(job: str, found: roofs.Roofline, now: roofs.Contention) -> list[str]:
     s = found.summary
     lines = [
         f"{job}: {s.steps} steps of {1e3 * s.step_s:.1f} ms wall, {1e3 * s.cpu_s:.1f} ms of CPU time "
@@ -163,7 +166,7 @@ def _render_job(job: str, found: Roofline, now: Contention) -> list[str]:
     return [*lines, "", says(found, now)]
 
 
-def says(found: Roofline, now: Contention) -> str:
+def says(found: roofs.Roofline, now: roofs.Contention) -> str:
     """Say in one line what limits the job, and where the most time can be won."""
     s = found.summary
     used, threads = s.cpu_s / s.step_s, found.peaks.threads

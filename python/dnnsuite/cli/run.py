@@ -7,20 +7,16 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from .._runs.folder import CLUSTER_FILE, SUITE_FILE, default_out
+from .._runs.record import RunRecord
 from ..errors import InvalidArgument
-from ._late import pin_report, suites
+from ._late import pin, pin_report, suites
 from ._options import Json, Number, Real, Text, Texts
 from ._status import keeping, say, tell
-
-if TYPE_CHECKING:
-    from .._runs.record import RunRecord
-    from ..pin import Plan
-    from ..suites import Finished, Suite, SuiteSettings
 
 
 def run(
@@ -104,7 +100,7 @@ def _show(suite: str, asked: dict[str, Any], as_json: bool) -> int:
     return 0
 
 
-def _describe(suite: Suite, settings: SuiteSettings, plan: Plan, as_json: bool) -> int:
+def _describe(suite: suites.Suite, settings: suites.SuiteSettings, plan: pin.Plan, as_json: bool) -> int:
     if as_json:
         jobs = [entry.to_dict() for entry in suite.entries]
         print(json.dumps({"suite": suite.name, "settings": settings.to_dict(), "jobs": jobs, "plan": plan.to_dict()}))
@@ -160,7 +156,7 @@ def parameters(options: list[str]) -> dict[str, Any]:
     return found
 
 
-def _as_dict(finished: Finished) -> dict[str, Any]:
+def _as_dict(finished: suites.Finished) -> dict[str, Any]:
     state = finished.state
     return {
         "suite": state["name"],

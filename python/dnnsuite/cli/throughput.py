@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from .._lazy import pandas as pd
 from .._runs.folder import PROFILES_FILE, THROUGHPUT_FILE, default_out
 from .._runs.interrupts import Interrupted
 from .._shown import duration, percent, rate, size
@@ -16,11 +17,6 @@ from ._options import File, Json, Number, Real, Text, Texts
 from ._status import FAILED, print_json, records, say, tell
 from .plot import batch_sizes
 from .profile import profile_job
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from ..profiling.throughput_request import Request
 
 
 def throughput(
@@ -74,7 +70,12 @@ def throughput(
 
 
 def _measure(
-    request: Request, out: Path, resume: bool, allow_changed: Sequence[str], quiet: bool, as_json: bool
+    request: throughput_request.Request,
+    out: Path,
+    resume: bool,
+    allow_changed: Sequence[str],
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     from ..profiling.throughput import measure
 
@@ -111,7 +112,7 @@ def _lines(table: pd.DataFrame) -> list[str]:
     return lines
 
 
-def _utilization(request: Request, out: Path, as_json: bool) -> int:
+def _utilization(request: throughput_request.Request, out: Path, as_json: bool) -> int:
     """TBD's measure_compute_util: a profile of the cores at each batch size."""
     if request.device == "cpu":
         raise Unavailable(

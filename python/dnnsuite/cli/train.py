@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,19 +18,15 @@ from .._runs.device import choose_device
 from .._runs.folder import CLUSTER_FILE, OUT, default_out
 from .._runs.interrupts import Interrupted
 from .._runs.plugins import import_plugins
+from .._runs.record import Metric, RunRecord
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
 from ..training.configurations import SHIPPED, configuration, is_job, overrides
-from ._late import until_target
+from ._late import until_target, varying
 from ._options import Json, Number, Real, Text, Texts
 from ._status import FAILED, say, tell
 from .on_cluster import Nodes, command_line, in_processes, submit
 from .run import parameters
-
-if TYPE_CHECKING:
-    from .._runs.record import Metric, RunRecord
-    from ..training import Experiment, ExperimentArray, Settings, Trained
-    from ..training.vary import Variants
 
 
 def train(
@@ -85,7 +81,6 @@ def train(
     """
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
-    from ..training.vary import varied, vary_of
 
     if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
         if file is not None and is_job(file):  # what is wrong is said once, before processes and data
@@ -133,7 +128,9 @@ def train(
         return 0
     name = config or "default"
     settings = settings_of(with_data(arguments, data), name, preset)
-    variants = varied(settings, vary_of(vary or []), B) if vary or B is not None else []  # none for a single model
+    variants = (
+        varying.varied(settings, varying.vary_of(vary or []), B) if vary or B is not None else []
+    )  # none for a single model
     if cluster is not None or nodes is not None or gpus_per_node is not None or cluster_option:
         asked_of = Nodes(cluster or "slurm", nodes or 1, gpus_per_node or 0, parameters(cluster_option or []))
         folder = Path(out) if out else _default_out(name, CLUSTER_FILE, resume or "never")
@@ -167,15 +164,21 @@ class _Asked:
     device: str
     is_array: bool
     record: dict[str, Any]
-    made: Callable[[], Callable[[str], Experiment | ExperimentArray]]
+    made: Callable[[], Callable[[str], training.Experiment | training.ExperimentArray]]
     saves: bool = True
     events: bool = False
 
 
 def _of_configuration(
-    name: str, settings: Settings, variants: Variants, plan: str, preset: str, device: str, dataroot: str | None
+    name: str,
+    settings: training.Settings,
+    variants: varying.Variants,
+    plan: str,
+    preset: str,
+    device: str,
+    dataroot: str | None,
 ) -> _Asked:
-    def made() -> Callable[[str], Experiment | ExperimentArray]:
+    def made() -> Callable[[str], training.Experiment | training.ExperimentArray]:
         if not variants:
             data = training.find_data(settings, dataroot)
             return lambda kind: training.experiment_of(name, settings, data, kind, plan)
@@ -194,11 +197,11 @@ def _of_job(
 ) -> _Asked:  # fmt: skip
     of_all: dict[str, Any] = {"data": data, "dataroot": dataroot, "until": until}
 
-    def make(kind: str) -> Experiment | ExperimentArray:
+    def make(kind: str) -> training.Experiment | training.ExperimentArray:
         if seeds > 1:
             return training.array_of_job(name, preset, keys, kind, seeds, **of_all)
-        own = {"shard": shard, "batch_timeout_s": batch_timeout_s}
-        return training.experiment_of_job(name, preset, keys, kind, **of_all, **own)
+        own: dict[str, Any] = {**of_all, "shard": shard, "batch_timeout_s": batch_timeout_s}
+        return training.experiment_of_job(name, preset, keys, kind, **own)
 
     more = {"until": until, "shard": shard, "data": "" if data == "auto" else data}
     record = {"job": name, "keys": keys, "dataroot": dataroot, "seeds": seeds}
@@ -219,14 +222,14 @@ def with_data(arguments: Sequence[str] | None, data: str | None) -> list[str]:
     return [*(arguments or []), *([] if data is None else [f"data={data}"])]
 
 
-def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
+def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> training.Settings:
     """Return the configuration `name` of the file in `arguments`, with the preset and the keys in force."""
     file, keys = split(arguments)
     found = configuration(name, file or SHIPPED)
     return (found.quick() if preset == "quick" else found).changed(overrides(keys))
 
 
-def _show(each: Sequence[Settings], as_json: bool) -> int:
+def _show(each: Sequence[training.Settings], as_json: bool) -> int:
     """Print the keys, of an array with the values of all models."""
     from ..training.settings import describe
 
@@ -299,8 +302,8 @@ def _one_by_one(
 
 
 def _evaluate(
-    of: tuple[str, Settings, str], dataroot: str | None, device: str, out: str | None, resume: str | None, quiet: bool,
-    as_json: bool,
+    of: tuple[str, training.Settings, str], dataroot: str | None, device: str, out: str | None, resume: str | None,
+    quiet: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Validate a checkpoint and print what was found."""
     from ..training.checkpoints import CHECKPOINT
@@ -325,7 +328,7 @@ def _default_out(name: str, file: str, resume: str) -> Path:
     return default_out(name, file, resume == "auto" and any(OUT.glob(f"{name}-[0-9]*/{file}")))
 
 
-def _tell(trained: Trained, is_array: bool, as_json: bool) -> None:
+def _tell(trained: training.Trained, is_array: bool, as_json: bool) -> None:
     """Print the result of a run, or of each model of an array."""
     from ..training.models_file import read_models
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -17,12 +17,9 @@ from ..errors import InvalidArgument
 from ..workflow.common_settings import flag
 from ..workflow.partial import options_of
 from ..workflow.settings import FLAGS, SEARCHED, as_flag, resolve
-from ._late import convergence, outputs, results
+from ._late import convergence, outputs, results, workflows
 from ._options import PRESETS, Json, Number, Real, Text, Texts, parameter, with_parameters
 from ._status import FAILED, keeping, say, tell
-
-if TYPE_CHECKING:
-    from ..workflow import WorkflowReport
 
 _CONVERGENCE = "convergence"  # the name of the workflow that compares how an array trains with its models alone
 
@@ -139,7 +136,7 @@ def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> No
         refuse_other_tree(Path(hfta_tree) / settings.job)
 
 
-def _print_report(report: WorkflowReport) -> None:
+def _print_report(report: workflows.WorkflowReport) -> None:
     from rich.console import Console
 
     outputs.print_table(Console(), outputs.rows(report.summary, report.state))
@@ -149,7 +146,7 @@ def _print_report(report: WorkflowReport) -> None:
         print(path)
 
 
-def _as_dict(report: WorkflowReport) -> dict[str, Any]:
+def _as_dict(report: workflows.WorkflowReport) -> dict[str, Any]:
     state = report.state
     return {
         "job": report.settings.job,

@@ -109,7 +109,8 @@ class Database:
 
 def mapped(numbers: NDArray[np.int64], values: Mapping[int, int], other: int) -> NDArray[np.int64]:
     """Values by number; `other` for a number that has none."""
-    return pd.Series(numbers).map(values).fillna(other).to_numpy(np.int64)
+    found: NDArray[np.int64] = pd.Series(numbers).map(values).fillna(other).to_numpy(np.int64)
+    return found
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
