@@ -15,12 +15,6 @@ def _workflows() -> Iterable[str]:
     return [*jobs.names(swept=True), "convergence", "resnet_partially_fused"]
 
 
-def _kinds() -> Iterable[str]:
-    from .plot import KINDS
-
-    return KINDS
-
-
 _MODES = "serial concurrent mps mig hfta"
 # Words by command and parameter, or by parameter alone where they are the same for all commands.
 _WORDS: dict[str, Words | str] = {
@@ -38,7 +32,6 @@ _WORDS: dict[str, Words | str] = {
     "tune.goal": "min max",
     "where.name": lambda: catalogue.DATA_SETS,
     "prepare_set.name": lambda: catalogue.DATA_SETS,
-    "plot.kind": _kinds,
     "gpu_model": "V100 MI50 RTX",
     "style": "full seed score",
     "method": "auto paired unpaired",

@@ -53,7 +53,7 @@ def _declared(command: str, parameter: inspect.Parameter) -> inspect.Parameter:
         info = typer.Argument(help=given) if parameter.default is parameter.empty else typer.Option(help=given)
     if isinstance(info, OptionInfo) and info.default is ...:  # or a bool would get a second flag, and `B` be `--b`
         info.param_decls = (f"--{parameter.name.replace('_', '-')}",)
-    info.autocompletion = completing(command, parameter.name)
+    info.autocompletion = info.autocompletion or completing(command, parameter.name)
     return parameter.replace(annotation=Annotated[kind, info])
 
 

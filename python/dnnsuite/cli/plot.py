@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument, did_you_mean, some_of
+from ._completion import beginning
 from ._late import figure, plots, results
 from ._options import File, Json, Text
 from ._status import say
@@ -56,7 +59,13 @@ def draw(kind: str, request: plots.Request) -> plots.Drawn:
 
 def plot(
     directories: Annotated[list[Path], "Outputs of runs of any kind, or a tree of HFTA's timing.csv files."],
-    kind: Annotated[Text, "Figure to draw; an unknown name lists them.  [by the results, throughput]"] = None,
+    kind: Annotated[
+        Text,
+        typer.Option(
+            help="Figure to draw; an unknown name lists them.  [by the results, throughput]",
+            autocompletion=lambda incomplete: beginning(incomplete, KINDS),
+        ),
+    ] = None,
     metric: Annotated[Text, "Quantity to draw, for kinds with several.  [all]"] = None,
     save: Annotated[
         File, "File for the figure (.png, .pdf or .svg), or a PREFIX; its numbers go to a .csv beside it."
