@@ -16,25 +16,27 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:Futu
 CAUSAL = {"task_type": "CAUSAL_LM", "num_virtual_tokens": 2}
 
 CASES = {
-    "ranks, scales and rslora": (
+    "ranks, scales and rslora": lambda: (
         lambda: bert(layers=2),
         [lora(2, use_rslora=True), lora(5, lora_alpha=7), lora(3, rank_pattern={"layer.1.*.query": 4})],
     ),
-    "other places": (bert, [lora(2, ["query"]), lora(3, ["query", "dense"]), lora(1, ["value"])]),
-    "a head of each": (bert, [lora(rank, modules_to_save=["classifier"]) for rank in (2, 3, 4)]),
-    "every bias": (bert, [lora(rank, bias="all", lora_bias=True) for rank in (2, 3, 4)]),
-    "Conv1D": (gpt2, [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 3, 4)]),
-    "embeddings and a tied head": (
+    "other places": lambda: (bert, [lora(2, ["query"]), lora(3, ["query", "dense"]), lora(1, ["value"])]),
+    "a head of each": lambda: (bert, [lora(rank, modules_to_save=["classifier"]) for rank in (2, 3, 4)]),
+    "every bias": lambda: (bert, [lora(rank, bias="all", lora_bias=True) for rank in (2, 3, 4)]),
+    "Conv1D": lambda: (gpt2, [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 3, 4)]),
+    "embeddings and a tied head": lambda: (
         gpt2, [lora(2, ["wte", "lm_head"]), lora(4, ["wte"], use_rslora=True), lora(3, ["wte", "lm_head"])],
     ),
-    "all linear": (llama, [lora(rank, ["q_proj", "down_proj"], init_lora_weights="gaussian")
+    "all linear": lambda: (llama, [lora(rank, ["q_proj", "down_proj"], init_lora_weights="gaussian")
                            for rank in (2, 3, 4)]),
-    "IA3": (bert, [peft.IA3Config(target_modules=["key", "output.dense"], feedforward_modules=["output.dense"])] * 3),
-    "prefixes": (gpt2, [peft.PrefixTuningConfig(**CAUSAL)] * 3),
-    "projected prefixes": (
+    "IA3": lambda: (
+        bert, [peft.IA3Config(target_modules=["key", "output.dense"], feedforward_modules=["output.dense"])] * 3,
+    ),
+    "prefixes": lambda: (gpt2, [peft.PrefixTuningConfig(**CAUSAL)] * 3),
+    "projected prefixes": lambda: (
         gpt2, [peft.PrefixTuningConfig(prefix_projection=True, encoder_hidden_size=8, **CAUSAL)] * 3,
     ),
-    "prompts": (gpt2, [peft.PromptTuningConfig(**CAUSAL)] * 3),
+    "prompts": lambda: (gpt2, [peft.PromptTuningConfig(**CAUSAL)] * 3),
 }  # fmt: skip
 
 
@@ -44,7 +46,7 @@ def step(logits, targets):
 
 @pytest.mark.parametrize("case", CASES)
 def test_steps_are_those_of_pefts_models(tmp_path, case):
-    make, configs = CASES[case]
+    make, configs = CASES[case]()
     base = make().double()
     before = {name: value.clone() for name, value in base.state_dict().items()}
     models = [model.double() for model in one_by_one(base, configs)]  # PEFT's prompts are float32

@@ -5,13 +5,12 @@ import copy
 
 import pytest
 import torch
-import transformers
 
 import dnnsuite
 from dnnsuite import optim
 from dnnsuite.data import import_torchvision
 from dnnsuite.errors import InvalidArgument
-from tiny_adapters import LRS, SEEDS, bert, gpt2, lora, one_by_one, peft, targets_like, tokens, trained
+from tiny_adapters import LRS, SEEDS, bert, gpt2, lora, one_by_one, peft, targets_like, tokens, trained, transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 SMALL = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -96,45 +95,45 @@ class Encoder(torch.nn.Module):
 
 
 CASES = {
-    "a frozen LSTM": (Recurrent, {"input_ids": ids}, [lora(r, ["words", "fc"]) for r in (2, 4, 3)], True),
-    "torch's encoder": (
+    "a frozen LSTM": lambda: (Recurrent, {"input_ids": ids}, [lora(r, ["words", "fc"]) for r in (2, 4, 3)], True),
+    "torch's encoder": lambda: (
         Encoder, {"input_ids": ids}, [lora(r, ["linear1", "linear2"], modules_to_save=["fc"]) for r in (2, 4, 3)],
         True,
     ),
-    "checkpoints over adapted embeddings": (
+    "checkpoints over adapted embeddings": lambda: (
         checkpointed, {"input_ids": ids}, [lora(r, ["word_embeddings", "query"]) for r in (2, 4, 3)], True,
     ),
-    "ViT": (vit, {"pixel_values": images}, [lora(r, ["q_proj", "fc1", "projection"]) for r in (2, 4, 3)], True),
-    "T5": (
+    "ViT": lambda: (vit, {"pixel_values": images}, [lora(r, ["q_proj", "fc1", "projection"]) for r in (2, 4, 3)], True),
+    "T5": lambda: (
         t5, {"input_ids": ids, "decoder_input_ids": ids},
         [lora(r, ["q", "v", "wi"], task_type="SEQ_2_SEQ_LM") for r in (2, 4, 3)], True,
     ),
-    "T5, IA3": (
+    "T5, IA3": lambda: (
         t5, {"input_ids": ids, "decoder_input_ids": ids},
         [peft.IA3Config(target_modules=["k", "v", "wo"], feedforward_modules=["wo"], task_type="SEQ_2_SEQ_LM")] * 3,
         True,
     ),
-    "Whisper": (
+    "Whisper": lambda: (
         whisper, {"input_features": lambda: torch.randn(3, 2, 4, 16).double(), "decoder_input_ids": ids},
         [lora(r, ["q_proj", "v_proj"]) for r in (2, 4, 3)], True,
     ),
-    "checkpoints of parts": (
+    "checkpoints of parts": lambda: (
         Checkpointed, {"input_ids": ids}, [lora(r, ["words", "0", "3"]) for r in (2, 4, 3)], True,
     ),
-    "batch norms in training": (
+    "batch norms in training": lambda: (
         resnet, {"input": images}, [lora(r, ["conv1", "conv2"], modules_to_save=["3"]) for r in (2, 4, 3)], True,
     ),
-    "batch norms in training, one batch": (
+    "batch norms in training, one batch": lambda: (
         resnet, {"input": lambda: images(False)}, [lora(r, ["1.conv2"], modules_to_save=["3"]) for r in (2, 4, 3)],
         True,
     ),
-    "batch norms in eval": (resnet, {"input": images}, [lora(r, ["conv2", "3"]) for r in (2, 4, 3)], False),
-    "checkpoints": (checkpointed, {"input_ids": ids}, [lora(r) for r in (2, 4, 3)], True),
-    "a head that is the embedding": (
+    "batch norms in eval": lambda: (resnet, {"input": images}, [lora(r, ["conv2", "3"]) for r in (2, 4, 3)], False),
+    "checkpoints": lambda: (checkpointed, {"input_ids": ids}, [lora(r) for r in (2, 4, 3)], True),
+    "a head that is the embedding": lambda: (
         gpt2, {"input_ids": ids}, [lora(r, ["c_attn", "wte"], modules_to_save=["lm_head"]) for r in (2, 4, 3)], True,
     ),
-    "DoRA": (bert, {"input_ids": ids}, [lora(r, ["query", "dense"], use_dora=True) for r in (2, 4, 3)], True),
-    "DoRA behind dropout that keeps all": (
+    "DoRA": lambda: (bert, {"input_ids": ids}, [lora(r, ["query", "dense"], use_dora=True) for r in (2, 4, 3)], True),
+    "DoRA behind dropout that keeps all": lambda: (
         bert, {"input_ids": ids}, [lora(r, ["query"], use_dora=True, lora_dropout=1e-9) for r in (2, 4, 3)], True,
     ),
 }  # fmt: skip
@@ -147,7 +146,7 @@ def loss_of(output, targets):
 
 @pytest.mark.parametrize("case", CASES)
 def test_steps_are_those_of_pefts_models(case):
-    make, inputs, configs, training = CASES[case]
+    make, inputs, configs, training = CASES[case]()
     torch.manual_seed(0)
     base = make().double().train(training)
     given = {name: draw() for name, draw in inputs.items()}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """LoRA layers of models with ranks, rates of dropout and places of their own."""
 
+import functools
+
 import pytest
 import torch
 
@@ -14,7 +16,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:Futu
 SEEDS, LRS = [5, 6, 7, 8], [1e-3, 2e-3, 3e-3, 4e-3]
 TARGETS = torch.tensor([0, 1])
 NORMS = [0.1, float("inf"), 0.3, 0.05]
-CONFIGS = [lora(2, lora_dropout=0.1), lora(9), lora(4, ["query"], lora_dropout=0.3), lora(2, lora_dropout=0.1)]
+
+
+@functools.cache
+def configs():
+    return [lora(2, lora_dropout=0.1), lora(9), lora(4, ["query"], lora_dropout=0.3), lora(2, lora_dropout=0.1)]
 
 
 def train(array, ids, lrs, steps=3, norms=None):
@@ -32,9 +38,9 @@ def train(array, ids, lrs, steps=3, norms=None):
 
 def test_a_model_has_the_same_bits_in_any_company():
     base, (ids,) = bert(0.1), tokens(4)
-    together = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
+    together = dnnsuite.adapt(base, configs(), seeds=SEEDS)
     losses = train(together, ids, LRS, norms=NORMS)
-    for index, (config, seed, lr) in enumerate(zip(CONFIGS, SEEDS, LRS, strict=True)):
+    for index, (config, seed, lr) in enumerate(zip(configs(), SEEDS, LRS, strict=True)):
         alone = dnnsuite.adapt(base, [config], seeds=[seed])
         own = train(alone, ids[index : index + 1], [lr], norms=NORMS[index : index + 1])
         assert torch.equal(own[:, 0], losses[:, index])
@@ -85,8 +91,8 @@ def own_losses(array, ids):
 
 def test_a_recorded_step_has_the_bits_of_one_as_written():
     base, (ids,) = bert(0.1), tokens(4)
-    losses = train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS, steps=4)
-    array = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
+    losses = train(dnnsuite.adapt(base, configs(), seeds=SEEDS), ids, LRS, steps=4)
+    array = dnnsuite.adapt(base, configs(), seeds=SEEDS)
     opt = optim.AdamW(trained(array), lr=LRS)
 
     def loss(model, batch):
@@ -101,7 +107,7 @@ def test_a_recorded_step_has_the_bits_of_one_as_written():
 
 def test_room_beyond_a_models_rank_stays_zero():
     base, (ids,) = bert(), tokens(4)
-    array = dnnsuite.adapt(base, CONFIGS, seeds=SEEDS)
+    array = dnnsuite.adapt(base, configs(), seeds=SEEDS)
     train(array, ids, LRS)
     layer = array.get_submodule("base_model.model.bert.encoder.layer.0.attention.self.value")
     ranks = [2, 9, 0, 2]  # the third model has no adapter here
@@ -126,10 +132,10 @@ def test_a_base_in_bfloat16_keeps_adapters_in_float32():
 def test_gradient_checkpoints_change_nothing(reentrant):
     (ids,) = tokens(4)
     base = bert(0.1)
-    losses = train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS)
+    losses = train(dnnsuite.adapt(base, configs(), seeds=SEEDS), ids, LRS)
     base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
     base.enable_input_require_grads()
-    assert torch.equal(train(dnnsuite.adapt(base, CONFIGS, seeds=SEEDS), ids, LRS), losses)
+    assert torch.equal(train(dnnsuite.adapt(base, configs(), seeds=SEEDS), ids, LRS), losses)
 
 
 def test_running_statistics_are_each_models_own():

@@ -39,20 +39,22 @@ def test_parts_and_what_fits():
         adapters.memory(base, configs, adapters.collate(sequences([[6]])))
 
 
-IA3 = peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[])  # whose batches are padded
+def ia3():
+    """Three models whose batches are padded."""
+    return [peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[])] * 3
 
 
 @pytest.mark.parametrize(
     ("base", "configs"),
     [
-        (llama, [lora(rank, ["q_proj", "v_proj"]) for rank in (2, 4, 3)]),
-        (gpt2, [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 4, 3)]),
-        (llama, [IA3] * 3),
+        (llama, lambda: [lora(rank, ["q_proj", "v_proj"]) for rank in (2, 4, 3)]),
+        (gpt2, lambda: [lora(rank, ["c_attn"], fan_in_fan_out=True) for rank in (2, 4, 3)]),
+        (llama, ia3),
     ],
     ids=["llama", "gpt2", "padded"],
 )
 def test_a_step_holds_what_was_predicted(base, configs):
-    base, own = base().train(), sequences([[14] * 8, [14, 6, 10] * 5, [12] * 10])
+    base, configs, own = base().train(), configs(), sequences([[14] * 8, [14, 6, 10] * 5, [12] * 10])
     batch = adapters.collate(own)
     predicted = adapters.memory(base, configs, batch).peak
     adapters.losses.next_token(dnnsuite.adapt(base, configs), batch)  # what is set up once

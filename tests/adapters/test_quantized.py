@@ -3,15 +3,13 @@
 
 import copy
 
-import bitsandbytes
 import pytest
 import torch
-import transformers
 
 import dnnsuite
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
-from tiny_adapters import LRS, SEEDS, bert, gpt2, llama, lora, one_by_one, tokens, trained
+from tiny_adapters import LRS, SEEDS, bert, bitsandbytes, gpt2, llama, lora, one_by_one, tokens, trained, transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 

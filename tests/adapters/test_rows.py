@@ -3,12 +3,11 @@
 
 import pytest
 import torch
-import transformers
 
 import dnnsuite
 from dnnsuite import adapters, optim
 from dnnsuite.errors import InvalidArgument
-from tiny_adapters import gpt2, llama, lora, one_by_one, peft, prepared, sequences, trained
+from tiny_adapters import gpt2, llama, lora, one_by_one, peft, prepared, sequences, trained, transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 
@@ -53,16 +52,18 @@ def check(array, models, own, tolerance=1e-12):
 @pytest.mark.parametrize(
     ("base", "configs"),
     [
-        (llama, [lora(2, ["q_proj"]), lora(5, ["q_proj", "down_proj"]), lora(3, ["lm_head", "k_proj"], bias="none")]),
-        (qwen, [peft.LoraConfig(r=rank, target_modules="all-linear") for rank in (1, 4, 2)]),
-        (llama, [lora(2, ["q_proj", "embed_tokens"], modules_to_save=["lm_head"])] * 3),
-        (gpt2, [lora(2, ["c_attn"], fan_in_fan_out=True, lora_bias=True), lora(3, ["c_attn", "c_fc"],
+        (llama, lambda: [
+            lora(2, ["q_proj"]), lora(5, ["q_proj", "down_proj"]), lora(3, ["lm_head", "k_proj"], bias="none")
+        ]),
+        (qwen, lambda: [peft.LoraConfig(r=rank, target_modules="all-linear") for rank in (1, 4, 2)]),
+        (llama, lambda: [lora(2, ["q_proj", "embed_tokens"], modules_to_save=["lm_head"])] * 3),
+        (gpt2, lambda: [lora(2, ["c_attn"], fan_in_fan_out=True, lora_bias=True), lora(3, ["c_attn", "c_fc"],
          fan_in_fan_out=True, lora_bias=True), lora(1, ["c_fc"], fan_in_fan_out=True, lora_bias=True)]),
     ],
     ids=["llama", "all linear", "saved head", "gpt2"],
 )  # fmt: skip
 def test_each_model_learns_from_its_own_sequences(base, configs):
-    array, models = prepared(base(), configs)
+    array, models = prepared(base(), configs())
     assert array.padding() == ""
     check(array, models, sequences(prompt=2))
 
@@ -89,17 +90,18 @@ def test_a_reference_is_the_base(checkpoints):
 @pytest.mark.parametrize(
     ("base", "config", "said"),
     [
-        (lambda: qwen(window=16), lora(2, ["q_proj"]), ""),
-        (lambda: qwen(window=3), lora(2, ["q_proj"]), "depend on what comes before"),
-        (llama, peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[]), "default of its own"),
+        (lambda: qwen(window=16), lambda: lora(2, ["q_proj"]), ""),
+        (lambda: qwen(window=3), lambda: lora(2, ["q_proj"]), "depend on what comes before"),
+        (llama, lambda: peft.IA3Config(target_modules=["v_proj"], feedforward_modules=[]), "default of its own"),
         (lambda: transformers.BloomForCausalLM(transformers.BloomConfig(hidden_size=16, n_layer=1, n_head=2,
-         vocab_size=30)), lora(2, ["query_key_value"]), "not every layer"),
-        (lambda: torch.nn.ModuleDict({"q": torch.nn.Linear(2, 2)}), lora(2, ["q"]), "not a causal language model"),
+         vocab_size=30)), lambda: lora(2, ["query_key_value"]), "not every layer"),
+        (lambda: torch.nn.ModuleDict({"q": torch.nn.Linear(2, 2)}), lambda: lora(2, ["q"]),
+         "not a causal language model"),
     ],
     ids=["window", "short window", "ia3", "bloom", "no model"],
 )  # fmt: skip
 def test_what_cannot_stand_in_one_row_is_padded(base, config, said):
-    array, models = prepared(base(), [config] * 3)
+    array, models = prepared(base(), [config()] * 3)
     assert said in array.padding()
     assert bool(said) == bool(array.padding())
     if said != "not a causal language model":
@@ -123,15 +125,15 @@ def moe():
 @pytest.mark.parametrize(
     ("base", "config", "said"),
     [
-        (gpt2, lora(2, ["c_fc"], fan_in_fan_out=True, modules_to_save=["attn"]), "tokens of a row alone"),
-        (llama, lora(2, ["q_proj"], modules_to_save=["mlp"]), ""),
-        (moe, lora(2, ["gate_proj", "q_proj"]), ""),
+        (gpt2, lambda: lora(2, ["c_fc"], fan_in_fan_out=True, modules_to_save=["attn"]), "tokens of a row alone"),
+        (llama, lambda: lora(2, ["q_proj"], modules_to_save=["mlp"]), ""),
+        (moe, lambda: lora(2, ["gate_proj", "q_proj"]), ""),
     ],
     ids=["attention", "a block", "tokens without a batch"],
 )
 def test_what_is_trained_of_the_base_sees_its_models_tokens(base, config, said):
     """A part that attends is no layer of single tokens."""
-    array, models = prepared(base(), [config] * 3)
+    array, models = prepared(base(), [config()] * 3)
     assert said in array.padding()
     assert bool(said) == bool(array.padding())
     check(array, models, sequences())

@@ -7,9 +7,7 @@ import pytest
 
 from dnnsuite import adapters
 from dnnsuite.errors import InvalidArgument
-
-adapters.import_peft()  # which lets transformers be imported everywhere
-from transformers import PreTrainedTokenizerFast  # noqa: E402
+from tiny_adapters import transformers
 
 
 @pytest.mark.parametrize(
@@ -39,7 +37,7 @@ def test_turns_of_the_assistant_are_the_targets():
     words = ["<s>", "</s>", "user:", "assistant:", "a", "b", "c", "d"]
     own = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<s>"))
     own.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=own, bos_token="<s>", eos_token="</s>")
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=own, bos_token="<s>", eos_token="</s>")
     tokenizer.chat_template = (
         "{% for m in messages %}{{ m.role }}: {{ m.content }} "
         "{% if m.role == 'assistant' %}</s> {% endif %}{% endfor %}"

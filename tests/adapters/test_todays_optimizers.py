@@ -6,12 +6,8 @@ import torch
 
 import dnnsuite
 from dnnsuite import optim
-from dnnsuite.errors import InvalidArgument, Unavailable
-
-try:
-    peft = dnnsuite.adapters.import_peft()
-except Unavailable:
-    pytest.skip("there is no peft", allow_module_level=True)
+from dnnsuite.errors import InvalidArgument
+from tiny_adapters import peft
 
 
 def array_of(ranks):

@@ -30,9 +30,7 @@ def measured(order: str, drift: float, change: float = 1.0, noise: float = 0.003
     return frame_of(rows["A"]), frame_of(rows["B"])
 
 
-@pytest.mark.parametrize(
-    ("order", "drift"), [*((order, 0.016) for order in ORDERS), ("random", 0.0), ("ABAB", -0.016)]
-)
+@pytest.mark.parametrize(("order", "drift"), [*((order, 0.016) for order in ORDERS), ("random", 0.0), ("ABAB", -0.016)])
 def test_equal_sides_are_not_called_different(order, drift):
     wrong = 0
     for seed in range(20):

@@ -6,14 +6,22 @@ import warnings
 
 import torch
 
+import dnnsuite
+from dnnsuite._lazy import Late
 from dnnsuite.data import import_torchvision
 
-import_torchvision()
-import peft  # noqa: E402
-import transformers  # noqa: E402
 
-import dnnsuite  # noqa: E402
+class _AfterTorchvision(Late):
+    """A package that imports torchvision where it is there; four seconds that only processes take which need it."""
 
+    def __getattr__(self, name):
+        if name.startswith("_"):  # pytest asks each name of a module for its own marks
+            raise AttributeError(name)
+        import_torchvision()
+        return super().__getattr__(name)
+
+
+peft, transformers, bitsandbytes = map(_AfterTorchvision, ("peft", "transformers", "bitsandbytes"))
 SEEDS = [5, 6, 7]
 LRS = [1e-2, 1e-3, 5e-3]
 LENGTHS = [[5], [7, 3, 3], [4, 6]]

@@ -5,14 +5,11 @@ import json
 import re
 
 import pytest
+import tokenizers
 
-from dnnsuite import adapters
 from dnnsuite.cli.app import main
 from dnnsuite.tuning.lora_search import SPACE
-
-adapters.import_peft()  # which lets transformers be imported everywhere
-from tokenizers import Tokenizer, models  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
+from tiny_adapters import transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 ROWS = [{"prompt": f"{n}:", "completion": "ab"[n % 2] * (1 + n % 5)} for n in range(12)]
@@ -20,7 +17,7 @@ ROWS = [{"prompt": f"{n}:", "completion": "ab"[n % 2] * (1 + n % 5)} for n in ra
 
 def test_tune_lora_leaves_folders_of_the_best(tmp_path, capsys):
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=128)).save_pretrained(tmp_path / "base")
+    transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, vocab_size=128)).save_pretrained(tmp_path / "base")
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     (tmp_path / "space.json").write_text(json.dumps({**SPACE, "r": [2], "batch_size": [3, 4]}))
     given = ["--base", tmp_path / "base", "--data", tmp_path / "rows.jsonl", "--space", tmp_path / "space.json"]
@@ -63,10 +60,12 @@ def test_a_search_continues_only_on_the_same_texts_base_tokenizer_space_and_numb
         return capsys.readouterr().err.partition("made with other settings: ")[2].partition("; give the same")[0]
 
     for name in ("base", "base2"):
-        LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=128)).save_pretrained(tmp_path / name)
+        transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, vocab_size=128)).save_pretrained(
+            tmp_path / name
+        )
     for name, letters in (("a", "0123456789:ab"), ("b", "ba0123456789:")):
-        words = Tokenizer(models.BPE({letter: place for place, letter in enumerate(letters)}, []))
-        PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path / name)
+        words = tokenizers.Tokenizer(tokenizers.models.BPE({letter: place for place, letter in enumerate(letters)}, []))
+        transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path / name)
     for name, rows in (("rows", ROWS), ("rows2", [*ROWS[:-1], {"prompt": "7:", "completion": "b"}])):
         (tmp_path / name).write_text("\n".join(map(json.dumps, rows)))
     for name, ranks in (("space", [2, 3]), ("space2", [2, 4])):

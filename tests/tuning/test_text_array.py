@@ -8,9 +8,7 @@ import dnnsuite
 from dnnsuite import adapters
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import ASHA
-
-peft = adapters.import_peft()
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+from tiny_adapters import peft, transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")
 ROWS = [{"prompt": f"{n}:", "completion": "ab"[n % 2] * (1 + n % 5)} for n in range(12)]
@@ -26,7 +24,7 @@ CONFIGS = [
 def base():
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return LlamaForCausalLM(LlamaConfig(**sizes, vocab_size=128)).double()
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, vocab_size=128)).double()
 
 
 def lora(config):
