@@ -109,7 +109,7 @@ class Database:
 
 def mapped(numbers: NDArray[np.int64], values: Mapping[int, int], other: int) -> NDArray[np.int64]:
     """Values by number; `other` for a number that has none."""
-    found: NDArray[np.int64] = pd.Series(numbers).map(values).fillna(other).to_numpy(np.int64)
+    found: NDArray[np.int64] = pd.Series(numbers).map(values).fillna(other).to_numpy().astype(np.int64)
     return found
 
 
