@@ -276,7 +276,7 @@ def _docstrings(tree: ast.AST) -> set[ast.AST]:
 # -- a training with names hidden --------------------------------------------------------------------------------------
 
 STEPS, B = 6, 3
-_AT_ONCE = 4  # uses whose names are lost together
+_AT_ONCE = 6  # uses whose names are lost together
 
 
 class _Model(torch.nn.Module):
@@ -369,7 +369,7 @@ def _refused_in_backward(dnnsuite: Any) -> str:
 def main() -> None:
     names = load_without([]).NAMES
     uses = {"": [], **{key: list(name.names) for key, name in names.items() if name.needed_by}}
-    # What nothing needs has its substitute: four that have nothing to do with each other, far apart in the list, are
+    # What nothing needs has its substitute: six that have nothing to do with each other, far apart in the list, are
     # lost at once.
     others = [key for key in names if not names[key].needed_by]
     count = (len(others) + _AT_ONCE - 1) // _AT_ONCE
