@@ -22,8 +22,8 @@ from typing import Any
 from setting import cpu_clock
 
 from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.turn_session import Way, take_turns_here
 from dnnsuite._runs.turns import Goal
-from dnnsuite._runs.turns_here import Way, take_turns_here
 from dnnsuite.errors import Error
 
 Seconds = dict[str, list[float]]

@@ -4,8 +4,8 @@ import time
 import pytest
 
 from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.turn_session import take_turns_here
 from dnnsuite._runs.turns import Goal
-from dnnsuite._runs.turns_here import take_turns_here
 
 CORES = Cores((0,), 1, 0.0)
 

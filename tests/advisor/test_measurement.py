@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.turn_session import Here
 from dnnsuite._runs.turns import Block, take_turns
-from dnnsuite._runs.turns_here import Here
 from dnnsuite.advisor.measurement import measure
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Turns of an advice's ways that last what a law says: advice for a machine that nobody disturbs, in no time."""
 
+from dnnsuite._runs.turn_session import Here
 from dnnsuite._runs.turns import Block, take_turns
-from dnnsuite._runs.turns_here import Here
 
 
 def seconds(way):

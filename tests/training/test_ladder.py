@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from dnnsuite._runs.turn_session import Here
 from dnnsuite._runs.turns import Block, take_turns
-from dnnsuite._runs.turns_here import Here
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Data, Settings, find_data
 from dnnsuite.training.ladder import RUNGS, Rung, climb, of_configuration, of_job, save_ladder, table

@@ -19,7 +19,7 @@ from .._files import OutputError, read_json, read_tail
 from ..errors import Error
 from .failures import DISK_EXIT, classify_exit
 from .interrupts import check, deferred, worker_ended, worker_started
-from .kept_output import free_middle, keep_ends
+from .limits import free_middle, keep_ends
 from .record import Verdict
 from .spec import RESULT_FILE, WorkerSpec
 from .starters import Direct, Ended, InShares, Started, Starter

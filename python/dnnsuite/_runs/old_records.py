@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .record import RunRecord, data_source
-from .record_checks import checked
-from .record_parts import BadRecord, Device, Isolation, Json, Machine, Metric, Moment, Samples, Verdict
+from .record_parts import BadRecord, Device, Isolation, Json, Machine, Metric, Moment, Samples, Verdict, checked
 
 _WORKFLOW_SAMPLES = ("i", "epoch", "t_start_ns", "t_stop_ns", "items")
 _SUITE_SAMPLES = ("i", "t_start_ns", "t_stop_ns", "items", "phase", "flag")

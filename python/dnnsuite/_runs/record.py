@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from .._shown import metric as shown
-from .record_checks import checked
 from .record_parts import (
     FASTEST,
     KINDS,
@@ -26,6 +25,7 @@ from .record_parts import (
     Samples,
     Status,
     Verdict,
+    checked,
 )
 
 __all__ = [

@@ -23,8 +23,7 @@ import numpy as np
 
 from .._torch_threads import end_helpers
 from .neighbours import cpu_tree_s
-from .rates import Steps
-from .samples import Sample
+from .rates import Sample, Steps
 from .worker import Siblings
 
 # Steps and seconds until an array's steps are recorded and its shards chosen.

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from .. import host
 from .group import TICK_S, Group, GroupOutcome, Member, Starter
 from .interrupts import check, deferred
-from .kept_output import free_middle
+from .limits import free_middle
 from .spec import WorkerSpec
 
 Key = TypeVar("Key", bound=Hashable)

@@ -23,11 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from .._files import write_json
-from .ending import attempt, leave, status_of
-from .failures import classify
+from .failures import attempt, classify, leave, status_of
 from .limits import die_with_parent, limit_memory, offer_to_oom_killer, peak_rss_bytes
-from .plugins import import_plugins
-from .spec import RESULT_FILE, WorkerSpec
+from .spec import RESULT_FILE, WorkerSpec, import_plugins
 
 Result = dict[str, Any]
 

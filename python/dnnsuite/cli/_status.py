@@ -47,7 +47,7 @@ def reporting(command: Callable[..., int]) -> Callable[..., None]:
             say(f"error: {error}")
             status = USAGE
         except Exception as error:
-            from .._runs.plugins import said_of_plugin
+            from .._runs.spec import said_of_plugin
 
             if not (said := said_of_plugin(error)):
                 raise

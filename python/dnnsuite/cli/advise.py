@@ -37,7 +37,7 @@ def advise(
 
     A few steps are measured, alone and as small arrays; the speed of larger ones is predicted with an interval.
     """
-    from .._runs.plugins import import_plugins
+    from .._runs.spec import import_plugins
     from ..jobs import get
 
     import_plugins(plugin or [], [os.getcwd()])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from ._options import Json, Quiet, Text, Texts
 from ._status import say
 from .train import settings_of, split, with_data

@@ -20,7 +20,7 @@ def list_jobs(plugin: Annotated[Texts, typer.Option()] = None, as_json: Json = F
     Workflows are the jobs that can be swept; modes are the ways in which a workflow runs them.
     """
     from .. import jobs
-    from .._runs.plugins import import_plugins
+    from .._runs.spec import import_plugins
     from ..suites import SUITES
     from ..workflow import MODES
 

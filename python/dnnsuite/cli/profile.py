@@ -58,7 +58,7 @@ def profile(
     """
     from .. import jobs
     from .._runs.folder import PROFILES_FILE, default_out
-    from .._runs.plugins import import_plugins
+    from .._runs.spec import import_plugins
 
     import_plugins(plugin or [], [str(Path.cwd())])
     is_job = target[0] in jobs.names()
@@ -90,8 +90,7 @@ def _is_command(word: str) -> bool:
 
 def profile_job(request: Request, out: Path, as_json: bool, quiet: bool = False) -> int:
     """Profile a job at each batch size, write the files and print the figures; return the exit status."""
-    from ..profiling.memory_hint import hint
-    from ..profiling.sizes import profiles, rows
+    from ..profiling.sizes import hint, profiles, rows
 
     results = profiles(request, out, (lambda _: None) if quiet else say)
     files = _write(results, out)
@@ -122,7 +121,7 @@ def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     from .. import plots
-    from ..profiler.files import sizes
+    from ..profiler.trace import sizes
     from ..profiling.sizes import metrics, table
     from ..results import save_csv
 

@@ -45,7 +45,7 @@ def roofline(
     kept in the cache folder. They are measured again if the CPU, the allowed CPUs, the threads or torch change.
     """
     from .. import jobs
-    from .._runs.plugins import import_plugins
+    from .._runs.spec import import_plugins
     from ..profiler.roofline import measure_peaks, probe_contention
     from ..profiler.roofline.peaks import digest
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
 from ._options import AllowChanged, Json, Number, Text, Texts
@@ -396,7 +396,7 @@ def _missed(each: Sequence[Trained]) -> bool:
 def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, as_json: bool) -> int:
     """Validate a checkpoint and print what was found."""
     from .. import training
-    from .._runs.device import choose_device
+    from .._runs.words import choose_device
     from ..training.checkpoints import CHECKPOINT
     from ..training.lines import accuracies
 
@@ -491,7 +491,7 @@ def _times(speedup: Metric | None) -> str:
 
 def _end(status: int) -> int:
     """Return the status; of several processes each ends with it at once, because gloo may abort a normal shutdown."""
-    from .._runs.ending import leave
+    from .._runs.failures import leave
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from ..jobs.distributed import finish

@@ -94,15 +94,14 @@ def tune(
     history.csv and trajectory.csv in HFHT's format. Trials that survive a rung continue; none restarts.
     """
     from .. import jobs
-    from .._runs.plugins import import_plugins
+    from .._runs.spec import import_plugins
 
     import_plugins(plugin or [], [os.getcwd()])
     lora = job == "lora"
     if not lora:
         jobs.get(job, swept=True)  # before anything slow is imported
-    from .._runs.device import choose_device
-    from .._runs.job_options import parse_options
-    from .._runs.shares import shares_of
+    from .._runs.starters import shares_of
+    from .._runs.words import choose_device, parse_options
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
     from ..tuning.lora_search import LoraSearch

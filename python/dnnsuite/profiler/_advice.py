@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .._lazy import pandas as pd
-from ._op_classes import TRANSPARENT
+from ._breakdown import TRANSPARENT
 from .cpu import is_compiled
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument, Unavailable
-from ._overhead import Overhead, overhead
-from ._windows import LoopStep, Phase, Schedule, Windows
+from ._windows import LoopStep, Overhead, Phase, Schedule, Windows, overhead
 from .data import derived, read, within
 from .instrument import Absent, Instrument, choose, open_all
 
@@ -294,7 +293,7 @@ class Profile:
 
     def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
         """Write a CSV file per table, their definitions, the trace, the figures and the summary. Returns the files."""
-        from .files import save
+        from .trace import save
 
         return save(self, Path(directory), figures)
 

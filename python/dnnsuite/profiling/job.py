@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._runs.samples import write_samples
+from .._runs.rates import write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.turn_task import TurnTaker
 from .._runs.worker import Siblings

@@ -4,14 +4,20 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import __version__, plots
+from .._files import replacing
 from .._runs.record import Moment
 from .._runs.words import printable
+from ..errors import Unavailable
 from ._report import SuiteReport
 from ._text import definitions, shown, style_score, style_seed, value_of, where
 
@@ -148,3 +154,44 @@ def _intervals(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]
         (str(job), 1.0, max(0.0, 1 - row["low_per_s"] / row["rate_per_s"]), row["high_per_s"] / row["rate_per_s"] - 1)
         for job, row in known.iterrows()
     ]
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+_TIMEOUT_S = 120
+
+
+def browser() -> str | None:
+    """Path of the first browser that prints without a window, or of `$DNNSUITE_BROWSER`; None if there is none."""
+    named = os.environ.get("DNNSUITE_BROWSER")
+    return next(filter(None, map(shutil.which, (named,) if named else BROWSERS)), None)
+
+
+def print_pdf(page: str, path: Path) -> None:
+    """Print an HTML page to a PDF file. The file is complete or absent, and nothing is fetched from a network.
+
+    Raises:
+        Unavailable: there is no browser, or it cannot print.
+        OutputError: the file cannot be written.
+    """
+    program = browser()
+    if program is None:
+        raise Unavailable(
+            "a browser that prints the page to PDF",
+            f"{', '.join(BROWSERS)} on the PATH",
+            "install chromium, or write .html and print that",
+        )
+    with tempfile.TemporaryDirectory() as folder, replacing(path) as temporary:
+        source, made = Path(folder, "page.html"), Path(folder, "page.pdf")
+        source.write_text(page, encoding="utf-8")
+        # Root, as in a container, has no sandbox; the page is ours, without scripts.
+        options = ["--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={folder}/profile"]
+        options += ["--no-sandbox"] if os.geteuid() == 0 else []
+        command = [program, *options, f"--print-to-pdf={made}", source.as_uri()]
+        try:
+            said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"a PDF of the page: {program} failed ({error})") from error
+        if not made.is_file():
+            last = (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise Unavailable(f"a PDF of the page: {program} ended with {said.returncode}: {last}")
+        shutil.copyfile(made, temporary)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
-from .drift import AFTER, HIDDEN, drift_of, one_after_the_other
-from .intervals import mean, weighted_mean
+from .intervals import AFTER, HIDDEN, drift_of, mean, one_after_the_other, weighted_mean
 from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:

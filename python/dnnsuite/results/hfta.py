@@ -12,7 +12,7 @@ import numpy as np
 
 from .._files import whole_lines
 from .._runs import rates
-from .._runs.modes import MODES
+from .._runs.record_parts import MODES
 from ..errors import Error, reason
 from .table import Row
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .._runs.modes import MODES
+from .._runs.record_parts import MODES
 from . import pool
 from .intervals import Interval, half_width, mean, of_rates
 from .table import SEPARATOR, complete

@@ -26,8 +26,8 @@ from .._runs.group import GroupOutcome
 from .._runs.interrupts import deferred
 from .._runs.neighbours import Cores
 from .._runs.progress import Progress
+from .._runs.rates import SAMPLES_FILE
 from .._runs.record import Isolation, Moment, RunRecord, Samples, Verdict, data_source, new_id
-from .._runs.samples import SAMPLES_FILE
 from .._runs.turn_session import BLOCK_S, Session
 from .._runs.turn_task import LEAST_WARM_UP
 from .._runs.turn_workers import TurnWorkers

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from .._op_classes import FRAME
+from .._breakdown import FRAME
 
 CLOSURE = "Optimizer.closure"
 """Annotation around a closure that an optimizer's step calls: what is in it is no update."""
