@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import host, pin
 from .._C import parse_cpu_list
@@ -22,8 +22,10 @@ from ..errors import InvalidArgument, Unavailable
 from ..pin import Outcome, Partition, Running
 from ..pin.errors import NotEnoughCpus
 from .failures import KernelKill
-from .group import GroupOutcome
 from .limits import SHARES_VARIABLE
+
+if TYPE_CHECKING:
+    from .group import GroupOutcome
 
 
 @dataclass(frozen=True)

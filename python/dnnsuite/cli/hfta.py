@@ -16,8 +16,8 @@ from ._status import tell
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..results.hfta_monitor import DcgmField
     from ..results.hfta_tables import HftaRuns
+    from ..results.monitor import DcgmField
 
 _MODES = ("serial", "concurrent", "mps", "mig", "hfta")
 _PRECISIONS = ("fp32", "amp", "bf16")
@@ -133,7 +133,7 @@ def _dcgm(arguments: argparse.Namespace) -> list[Path]:
 
 def _fields(arguments: argparse.Namespace) -> Sequence[DcgmField]:
     """Return the fields that HFTA reads of such a GPU, with those of the host."""
-    from ..results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS, PIPE_MODELS
+    from ..results.monitor import DCGM_FIELDS, HOST_FIELDS, PIPE_MODELS
 
     if arguments.device == "cpu":
         return HOST_FIELDS

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, did_you_mean
 from ._style import BLUE, VERMILION
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ._style import HEADROOM, MARKERS, MODE_MARKERS, axes_or_new, draw_curve, over_models
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 _NORMALISED = "Normalised throughput (× serial fp32)"

@@ -19,7 +19,7 @@ from . import _windows
 from ._advice import Advice, advise, cpu_busy_pct, displaced_pct, facts
 from ._breakdown import REMARK
 from ._windows import FOREIGN, LoopStep, Phase
-from .counters.utilization import utilization_lines, utilization_record
+from .counters.gpu_counters import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
     from ._profile import Profile

@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._runs.record import MISSED, WITH_LOADER
 from ..results.intervals import mean
 from ..results.pool import conditions, whole_runs
 from ..results.table import SEPARATOR
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = [
     "FAILURES", "ReportEntry", "by_job", "by_run", "entries_of", "finished", "mean", "of_suites", "rows_of_report",
@@ -201,8 +199,6 @@ def _by(name: str, entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry
 
 def table_of(rows: dict[str, Any], definitions: Mapping[str, str]) -> pd.DataFrame:
     """Return a table with a row for each job, and with the definitions of its columns."""
-    import pandas as pd
-
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index.name = "job"
     table.attrs["definitions"] = dict(definitions)

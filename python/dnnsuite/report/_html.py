@@ -11,18 +11,15 @@ import subprocess
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .. import __version__, plots
 from .._files import replacing
+from .._lazy import pandas
 from .._runs.record import Moment
 from .._runs.words import printable
 from ..errors import Unavailable
 from ._report import SuiteReport
 from ._text import definitions, shown, style_score, style_seed, value_of, where
-
-if TYPE_CHECKING:
-    import pandas
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 # Columns of the summary that the page shows as rates, and as variance.

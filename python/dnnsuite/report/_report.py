@@ -8,23 +8,29 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import results
 from .._files import read_json
+from .._lazy import pandas
 from .._runs.folder import SUITE_FILE
 from ..errors import Error, InvalidArgument, some_of
 from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, odd_copies, reasons, refuse_unlike
-from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
-from ._interference import interference_table
 from ._score import LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weights_of
-from ._summary import device_table, failures, isolation, summary_table, target_table
+from ._summary import (
+    Costs,
+    cost_table,
+    device_table,
+    failures,
+    gpu_watts,
+    interference_table,
+    isolation,
+    summary_table,
+    target_table,
+)
 from .targets import JOBS, Target, load, uncompared
-
-if TYPE_CHECKING:
-    import pandas
 
 _JOB = ("job",)  # a row of a report; what it pools must be alike
 

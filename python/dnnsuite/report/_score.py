@@ -7,14 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from .._lazy import pandas
 from ..results.intervals import mean, weighted_mean
 from ._entries import ReportEntry, by_job, by_run, finished
 from .targets import JOBS, Target, uncompared
-
-if TYPE_CHECKING:
-    import pandas
 
 NOT_SCORED = frozenset({"convnet_distributed", "convnet_distributed_fp16", "dcgan_all"})
 MOST_FAILURES = 0.01  # of all results: with more the score is zero
@@ -55,8 +52,6 @@ def score_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target]) -
     Jobs that must not be compared with their target are left out. Mean and sample standard deviation are over all
     results, runs x devices, in the seed's units.
     """
-    import pandas
-
     rows = {}
     unlike = uncompared(entries, targets)
     for job, of_job in by_job(finished(entries)).items():
@@ -145,8 +140,6 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
     deviation, extremes included; `sd%` = sd / result and `diff` = (result - target) / target are fractions. A job with
     fewer than four runs has NaNs, and one that must not be compared with its target has no `diff`.
     """
-    import pandas
-
     rows = {}
     unlike = uncompared(entries, targets) if targets else {}
     for job, of_job in by_job(finished(entries)).items():

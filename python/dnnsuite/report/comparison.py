@@ -8,20 +8,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import plots
+from .._lazy import pandas as pd
 from .._runs.words import printable
 from .._shown import aligned, interval, markdown_rows, number, percent, rate
 from ..errors import InvalidArgument, did_you_mean
 from ..results.comparison import VERDICTS, Compared, overall
 from ..results.intervals import weighted_mean
-from ._costs import Costs, gpu_watts, per_million
 from ._entries import entries_of, finished, rows_of_report
 from ._report import described, plain
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ._summary import Costs, gpu_watts, per_million
 
 _HEAD = ("", "baseline", "candidate", "change", "95 % interval", "runs", "verdict")
 _ROUNDING = 1e-9  # of a percentage: 0.9 of a speed is 10 % slower
@@ -274,8 +272,6 @@ def machines(
         names: names of the two machines.
         costs: price per hour and power of each.
     """
-    import pandas as pd
-
     entries = [entries_of(rows_of_report(table)) for table in tables]
     copies = [{each.job: each.copies for each in finished(of_one)} for of_one in entries]
     sampled = [gpu_watts(of_one) for of_one in entries]

@@ -4,13 +4,12 @@
 `load` accepts any mixture of directories. `summarize` and `wide` reduce its table, and pool only comparable runs.
 """
 
-from .batch_sizes import by_batch_size, gains, gains_markdown, knee
+from .batch_sizes import by_batch_size, gains, gains_markdown, knee, weak_scaling
 from .comparison import Compared, compare
 from .hfta_tables import save_hfta_tree
 from .loading import load
 from .monitor import load_monitors, read_monitor, steps, summarize_monitors
 from .pool import Reason, UnlikeRuns, conditions, reasons, refuse_unlike, without_odd
-from .scaling import weak_scaling
 from .summary import BASELINE, by_mode, summarize, wide
 from .table import COLUMNS, SEPARATOR, complete, save_csv, styled
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._shown import ratio as ratio_text
+from ..errors import InvalidArgument
+from . import pool
 from .intervals import Interval, mean
 from .summary import BASELINE, SPEEDUP, of_sessions, ratio_of, runs_of, summarize, unlike
 from .table import SEPARATOR, complete
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 GAIN = 0.05  # of the rate, for twice the batch: less than that is little
 
@@ -36,8 +36,6 @@ def by_batch_size(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFra
     Raises:
         UnlikeRuns: the runs of one size must not be pooled, and that is not allowed.
     """
-    import pandas as pd
-
     table = complete(table)
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -130,8 +128,6 @@ def gains(table: pd.DataFrame, metric: str = "throughput", allow_unlike: bool = 
     Raises:
         UnlikeRuns: the runs must not be pooled; see `summarize`.
     """
-    import pandas as pd
-
     table = complete(table)
     paired = table[(table["metric"] == SPEEDUP) & table["replica"].isna()] if metric == "throughput" else table[:0]
     whole = table[table["replica"].isna() & (table["metric"] == metric)].assign(metric="throughput")
@@ -199,3 +195,81 @@ def gains_markdown(found: pd.DataFrame) -> str:
 
 def _shown(row: Mapping[Any, Any], name: str) -> str:
     return ratio_text(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
+
+
+_SCALED = ("device", "precision", "B", "batch_per_process")
+# What differs between the sizes of one curve: the batch grows with the processes, and with it the configuration.
+_GROWS = ("job version", "batch size")
+
+
+def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
+    """Return a row for each device, precision, B, batch per process, number of processes and configuration.
+
+    The columns are device, precision, B, batch_per_process, processes, job, rate (of all processes together), rate_low,
+    rate_high, unit, ideal (the rate of one process times their number), efficiency (rate divided by ideal),
+    efficiency_low, efficiency_high and runs. Intervals are 95 %. If nothing ran on one process, the ideal is relative
+    to the smallest number of processes.
+
+    Args:
+        table: table from :func:`load`; runs that are not training runs are left out.
+        allow_unlike: put runs of unlike machines, data or versions together; `attrs["notes"]` says which.
+
+    Raises:
+        InvalidArgument: there are not two numbers of processes with the same batch per process.
+        UnlikeRuns: the runs of a curve must not be pooled, and that is not allowed.
+    """
+    whole = pool.measured(complete(table))
+    whole = whole[(whole["kind"] == "training") & (whole["processes"] > 0)]
+    whole = whole.assign(batch_per_process=whole["batch_size"] // whole["processes"].clip(lower=1))
+    together = whole.assign(job="training runs")  # a configuration of one size is on a line with others
+    found = pool.reasons(together, ("job", *_SCALED), _GROWS)
+    if not allow_unlike:
+        pool.refuse(found)
+    rows: list[dict[str, Any]] = []
+    for key, curve in whole.groupby(list(_SCALED), sort=True):
+        points = [
+            {**dict(zip(_SCALED, key, strict=True)), "processes": size, "job": job, **_mean_rate(runs)}
+            for (size, job), runs in curve.groupby(["processes", "job"], sort=True)
+        ]
+        if len({point["processes"] for point in points}) > 1:
+            rows += _with_efficiency(points)
+    if not rows:
+        raise InvalidArgument(_nothing(whole))
+    made = pd.DataFrame(rows)
+    notes = [f"drawn together although they differ: {reason}" for reason in found]
+    made.attrs = {"problems": table.attrs.get("problems", []), "notes": [*table.attrs.get("notes", []), *notes]}
+    return made
+
+
+def _mean_rate(runs: pd.DataFrame) -> dict[str, Any]:
+    """Mean and interval of the runs of one configuration on one number of processes."""
+    found = summarize(runs, allow_unlike=True).iloc[0]  # what differs was looked at for the whole curve
+    return {name: found[name] for name in ("rate", "rate_low", "rate_high", "unit", "runs")}
+
+
+def _with_efficiency(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    least = min(point["processes"] for point in points)
+    smallest = [point for point in points if point["processes"] == least]
+    one = sum(point["rate"] for point in smallest) / len(smallest) / least
+    half_of_one = _half(smallest[0]) if len(smallest) == 1 else math.nan
+    for point in points:
+        ideal = point["processes"] * one
+        efficiency = point["rate"] / ideal
+        # Of the smallest itself, what it fluctuates by; else of a ratio of two independent rates.
+        half = _half(point) if point in smallest else math.hypot(_half(point), half_of_one)
+        low, high = (efficiency * math.exp(sign * half) for sign in (-1, 1))
+        point |= {"ideal": ideal, "efficiency": efficiency, "efficiency_low": low, "efficiency_high": high}
+    return points
+
+
+def _half(point: dict[str, Any]) -> float:
+    """Half the width of the interval of a rate's logarithm; NaN where it is not known."""
+    return float((point["rate_high"] - point["rate_low"]) / 2 / point["rate"])
+
+
+def _nothing(whole: pd.DataFrame) -> str:
+    if whole.empty:
+        return "nothing to draw: no training run with a rate"
+    sizes = whole[["batch_per_process", "processes"]].drop_duplicates().sort_values(["processes"])
+    have = ", ".join(f"{row['batch_per_process']} on {row['processes']}" for row in sizes.to_dict("records"))
+    return f"weak scaling needs runs of several numbers of processes with one batch per process; these have {have}"

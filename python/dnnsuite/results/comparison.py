@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
 from .intervals import AFTER, HIDDEN, drift_of, mean, one_after_the_other, weighted_mean
 from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..timing import Comparison
 
 VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
@@ -128,8 +127,6 @@ def compare(
     Raises:
         InvalidArgument: the threshold or method is invalid, or no run of either table has the metric.
     """
-    import pandas as pd
-
     if not 0 < threshold < 1:
         raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, e.g. 0.01")
     if method not in METHODS:
@@ -174,8 +171,6 @@ def _points(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
 
 
 def _joined(whole: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
     return pd.concat([whole, failed], ignore_index=True)
 
 
@@ -273,8 +268,6 @@ def _failures(side: pd.DataFrame) -> tuple[str, ...]:
 
 def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[str]) -> list[str]:
     """Conditions that differ within a side, or between the two, as sentences."""
-    import pandas as pd
-
     throughput = [side.assign(metric="throughput") for side in (baseline, candidate)]
     found, known = [], set()
     for name, side in zip(("baseline", "candidate"), throughput, strict=True):

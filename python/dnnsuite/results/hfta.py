@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._files import whole_lines
+from .._lazy import pandas as pd
 from .._runs import rates
 from .._runs.record_parts import MODES
 from ..errors import Error, reason
@@ -99,8 +100,6 @@ def epochs_as_steps(path: Path) -> rates.Steps:
     Raises:
         Error: it is missing or damaged; the message names it.
     """
-    import pandas as pd
-
     try:
         table = pd.read_csv(whole_lines(path))
         starts, stops = (

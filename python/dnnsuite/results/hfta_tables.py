@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .._files import TEMPORARY, OutputError, read_json, write_json
+from .._lazy import pandas as pd
 from .._runs.folder import WORKFLOW_FILE
 from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
 from .._runs.reading import RUN_FILE, read_run, read_runs
@@ -25,12 +26,8 @@ from .._runs.record import Moment, RunRecord
 from .._runs.record_parts import MODES
 from ..errors import Error, InvalidArgument, reason
 from .hfta import TIMING_FILE, epochs_as_steps
-from .hfta_monitor import DCGM_FIELDS, DCGM_FILE, DcgmField, dcgm_rows
 from .loading import load
-from .monitor import MonitorRow, read_monitor, rows_of_monitor
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .monitor import DCGM_FIELDS, DCGM_FILE, DcgmField, MonitorRow, dcgm_rows, read_monitor, rows_of_monitor
 
 _WARMUP_EPOCHS = {"cpu": 1, "cuda": 1, "xla": 2}
 
@@ -150,8 +147,6 @@ def hfta_table(
     Raises:
         InvalidArgument: a run lacks a mode in a precision; the message names both.
     """
-    import pandas as pd
-
     precisions = list(precisions)
     parts = []
     for mode in modes:
@@ -172,8 +167,6 @@ def hfta_table(
 
 def _line(values: Mapping[int, float]) -> pd.Series[float]:
     """Values at every B from 1 to the largest, interpolated between those given, which are in order."""
-    import pandas as pd
-
     every = np.arange(1, max(values) + 1)
     return pd.Series(np.interp(every, list(values), list(values.values()), left=np.nan), index=every)
 
@@ -290,8 +283,6 @@ def dcgm_table(record: RunRecord, samples: pd.DataFrame) -> pd.DataFrame:
     Args:
         samples: samples from :func:`dnnsuite.results.read_monitor`.
     """
-    import pandas as pd
-
     start, stop = record.window.get("start_ns"), record.window.get("stop_ns")
     times = samples[TIME_COLUMN]
     if start is not None and stop is not None and times.between(start, stop).any():

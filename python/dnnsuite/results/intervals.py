@@ -6,10 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import pandas as pd
+from .._lazy import pandas as pd
 
 FEWEST_RUNS = 6  # below which two modes look like one too often: `timing.batch_means` says "too short"
 _MOST_EXPONENT = 300.0  # of a factor that a float holds

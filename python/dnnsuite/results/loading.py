@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._runs.folder import PROFILES_FILE, SUITE_FILE, THROUGHPUT_FILE, WORKFLOW_FILE
 from .._runs.reading import LOGS, RUN_FILE, ReadRun, output_directory, read_run, read_trials
 from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord, quality_text
@@ -20,9 +21,6 @@ from .hfta import rows_of_hfta
 from .mila import rows_of_mila
 from .milabench import rows_of_milabench
 from .table import SEPARATOR, Row, frame_of, read_csv
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SAVED = "results.csv"  # the table that a workflow leaves beside its runs
 _RUN_NAME = re.compile(r"-r\d+(-d\d+)?$")
@@ -47,8 +45,6 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
     Raises:
         InvalidArgument: a directory is missing, or contains no run that can be read; the message names it.
     """
-    import pandas as pd
-
     if not directories:
         raise InvalidArgument("no directory to load runs from")
     found = _Found()

@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from ..errors import Error
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Values = Mapping[str, Any]
 

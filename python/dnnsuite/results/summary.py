@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._runs.record_parts import MODES
 from . import pool
 from .intervals import Interval, half_width, mean, of_rates
 from .table import SEPARATOR, complete
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
@@ -54,8 +52,6 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     Raises:
         UnlikeRuns: the runs of a cell, or a cell and its baseline, must not be pooled, and that is not allowed.
     """
-    import pandas as pd
-
     table = complete(table)
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
     notes = unlike(whole, allow_unlike)
@@ -143,8 +139,6 @@ def runs_of(cell: pd.DataFrame) -> pd.DataFrame:
     means = copies["value"].mean().to_frame().assign(low=math.nan, high=math.nan).reset_index()
     if len(copies) == 1 and copies.size().iloc[0] == 1:  # a single figure keeps the interval from within
         means = good.loc[shared, ["repeat", "value", "low", "high"]]
-    import pandas as pd
-
     return means if alone.empty else pd.concat([alone, means], ignore_index=True)
 
 
@@ -201,8 +195,6 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     Raises:
         UnlikeRuns: the runs must not be pooled; see :func:`summarize`.
     """
-    import pandas as pd
-
     whole = pool.measured(complete(table))
     unlike(whole, allow_unlike)
     several = whole["job"].nunique() > 1

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import SUM, check_sums, sums_of, whole_lines, write_text
+from .._lazy import pandas as pd
 from .._runs.record_parts import BadRecord, check_rate, check_value
 from .._shown import number, percent, ratio
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pandas.io.formats.style import Styler
 
 SEPARATOR = "; "  # between the disturbances of a run
@@ -122,16 +122,12 @@ _TEXTS = [name for name in COLUMNS if name not in (*_INTEGERS, *_FLOATS, "replic
 
 def frame_of(rows: Iterable[Row]) -> pd.DataFrame:
     """Return the table of these rows."""
-    import pandas as pd
-
     return complete(pd.DataFrame(map(_VALUES, rows), columns=list(COLUMNS)))
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with every column, in order and with its type. Values that an earlier version did not write are
     missing."""
-    import pandas as pd
-
     if table.attrs.get(_COMPLETE) and tuple(table.columns) == COLUMNS:
         return table  # which takes longer to see in pandas than a comparison does
     absent = [name for name in COLUMNS if name not in table.columns]
@@ -174,8 +170,6 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises:
         Error: it is missing, damaged, or no such table; the message names it.
     """
-    import pandas as pd
-
     numbers = [*_INTEGERS, *_FLOATS, "replica", "failure"]
     try:
         with open(whole_lines(path), newline="", encoding="utf-8-sig") as file:
