@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..errors import Error
@@ -140,10 +140,6 @@ class Verdict:
         return cls("failed", failure, message)
 
 
-_TEXTS = (
-    "id", "plan_id", "plan", "job", "mode", "precision", "unit", "share", "preset", "data", "job_version",
-    "variant", "feed", "page_cache",
-)  # fmt: skip
 _COUNTS = ("B", "repeat", "copies", "cpus", "batch_size", "threads", "processes")
 _AMOUNTS = {"seconds": FASTEST, "items_per_step": FASTEST, "skipped_steps": math.nextafter(1.0, 2.0)}
 
@@ -157,56 +153,37 @@ def checked(record: RunRecord) -> RunRecord:
     if record.kind not in KINDS:
         raise BadRecord(f"kind is {record.kind!r}; known: {', '.join(KINDS)}")
     check_value("status", record.verdict.status)
-    for name in _TEXTS:
-        value = getattr(record, name)
-        if not isinstance(value, str):
-            raise BadRecord(f"{name} is {value!r}: not a text")
+    for part in ("", "machine", "device", "isolation", "started", "verdict", "samples"):
+        _check_types(getattr(record, part) if part else record, f" of the {part}" if part else "")
     for name in (*_COUNTS, *_AMOUNTS, "seed"):
         check_value(name, getattr(record.machine if name == "cpus" else record, name))
-    for name in ("changed", "asked", "resolved", "window", "details", "versions"):
-        if not isinstance(getattr(record, name), Mapping):
-            raise BadRecord(f"{name} is {getattr(record, name)!r}: not an object")
+    if odd := next((each for each in record.versions.items() if not isinstance(each[1] or "", str)), None):
+        raise BadRecord(f"version of {odd[0]} is {odd[1]!r}: not a text")
     values: dict[tuple[str, int | None], float] = {}
     for metric in record.metrics:
         _check_metric(metric)
         first = values.setdefault((metric.name, metric.replica), metric.value)
         if first != metric.value and not first != first:
             raise BadRecord(f"{metric.name} is {first} and {metric.value}: two values of one metric")
-    _check_parts(record)
     return record
 
 
-def _check_parts(record: RunRecord) -> None:
-    """Refuse a part of the record in which a text or a number is of another type."""
-    machine, device, verdict = record.machine, record.device, record.verdict
-    samples = record.samples or Samples()
-    lists = {
-        "gpus of the machine": machine.gpus,
-        "uuids of the device": device.uuids,
-        "disturbances": record.disturbances,
-        "files of the samples": samples.files,
-        "columns of the samples": samples.columns,
-    }
-    for name, found in lists.items():
-        if not isinstance(found, tuple) or not all(isinstance(each, str) for each in found):
-            raise BadRecord(f"{name} is {found!r}: not a list of texts")
-    texts = {
-        "machine's hostname": machine.hostname, "machine's cpu_model": machine.cpu_model,
-        "machine's driver": machine.driver, "device's type": device.type, "device's name": device.name,
-        "isolation's level": record.isolation.level, "started's utc": record.started.utc,
-        "verdict's message": verdict.message, "verdict's failure": verdict.failure or "",
-        "commit": record.commit, **{f"version of {name}": value or "" for name,
-        value in record.versions.items()},
-    }  # fmt: skip
-    for name, value in texts.items():
-        if not isinstance(value, str):
-            raise BadRecord(f"{name} is {value!r}: not a text")
+def _check_types(holder: Any, of: str) -> None:
+    """Refuse a text, a list of texts or an object that is of another type, in a record or a part of it."""
+    for each in fields(holder) if holder is not None else ():
+        name, value = f"{each.name}{of}", getattr(holder, each.name)
+        if each.type == "str" or (each.type == "str | None" and value is not None):
+            if not isinstance(value, str):
+                raise BadRecord(f"{name} is {value!r}: not a text")
+        elif each.type == "tuple[str, ...]":
+            if not isinstance(value, tuple) or not all(isinstance(text, str) for text in value):
+                raise BadRecord(f"{name} is {value!r}: not a list of texts")
+        elif str(each.type) in ("Json", "Mapping[str, str]") and not isinstance(value, Mapping):
+            raise BadRecord(f"{name} is {value!r}: not an object")
 
 
 def _check_metric(metric: Metric) -> None:
-    for name, text in (("name", metric.name), ("unit", metric.unit), ("definition", metric.definition)):
-        if not isinstance(text, str):
-            raise BadRecord(f"{name} of a metric is {text!r}: not a text")
+    _check_types(metric, " of a metric")
     if metric.replica is not None and (isinstance(metric.replica, bool) or not isinstance(metric.replica, int)):
         raise BadRecord(f"{metric.name}: replica is {metric.replica!r}: not a whole number")
     for name in ("value", "low", "high"):

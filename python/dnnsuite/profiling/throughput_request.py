@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from .. import host
 from .._runs import facts
 from .._runs.folder import PlanFolder
-from .._runs.group import Direct, run_group
+from .._runs.group import Direct
 from .._runs.interrupts import deferred
 from .._runs.limits import memory_share_bytes
 from .._runs.neighbours import Cores
 from .._runs.record import Kind, Moment, RunRecord, data_source, new_id
 from .._runs.spec import RESULT_FILE, SPEC_FILE, WorkerSpec, import_plugins
 from .._runs.turn_session import wait_policy
+from .._runs.turn_workers import run_group
 from .._runs.words import choose_device
 from ..errors import InvalidArgument, check_choice
 
