@@ -82,7 +82,10 @@ class MonitorLog:
             kept = {str(c): values for c, values in self._columns.items() if c.device.split("/")[0] not in without}
             names = sorted(kept)
             rows = zip(self._times_ns, *(kept[name] for name in names), strict=True)
-            lines = [",".join([str(t_ns), *map(_cell, values)]) for t_ns, *values in rows]
+            lines = [
+                ",".join([str(t_ns), *("" if math.isnan(value) else f"{value:.12g}" for value in values)])
+                for t_ns, *values in rows
+            ]
         return "\n".join([",".join([TIME_COLUMN, *names]), *lines, ""])
 
     def write(self, directory: Path, leave_out: Iterable[str] = ()) -> None:
@@ -93,7 +96,3 @@ class MonitorLog:
         """
         if len(self):
             write_text(directory / MONITOR_FILE, self.text(leave_out))
-
-
-def _cell(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.12g}"

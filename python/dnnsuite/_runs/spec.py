@@ -83,7 +83,10 @@ def import_plugins(names: Iterable[str], paths: Iterable[str] = ()) -> None:
     """
     sys.path.extend(path for path in paths if path not in sys.path)
     for name in names:
-        _refuse_file(name)
+        path = Path(name)
+        if path.suffix == ".py" or len(path.parts) > 1:
+            folder = "" if path.parent == Path() else f", with PYTHONPATH={path.parent}"
+            raise InvalidArgument(f"--plugin {name}: expected the name of a module: --plugin {path.stem}{folder}")
         try:
             _files.add(str(importlib.import_module(name).__file__))
         except Error:
@@ -106,11 +109,3 @@ def told(error: BaseException, place: int = -1) -> str:
     frame = traceback.extract_tb(error.__traceback__)[place]
     where = "" if isinstance(error, SyntaxError) else f" ({Path(frame.filename).name}, line {frame.lineno})"
     return f"{type(error).__name__}: {' '.join(str(error).split())}{where}"
-
-
-def _refuse_file(name: str) -> None:
-    """Refuse the path of a file in place of a module's name."""
-    path = Path(name)
-    if path.suffix == ".py" or len(path.parts) > 1:
-        folder = "" if path.parent == Path() else f", with PYTHONPATH={path.parent}"
-        raise InvalidArgument(f"--plugin {name}: expected the name of a module: --plugin {path.stem}{folder}")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .. import host, pin
 from .._C import parse_cpu_list
 from ..errors import InvalidArgument, Unavailable
-from ..pin import Outcome, Partition, Running
+from ..pin import Partition, Running
 from ..pin.errors import NotEnoughCpus
 from .failures import KernelKill
 from .limits import SHARES_VARIABLE
@@ -150,11 +150,9 @@ class _InShare:
 
     def finish(self) -> Ended:
         outcome = self._running.finish(0)
-        return Ended(outcome.returncode, self._kernel_kill(outcome), outcome.to_dict())
-
-    def _kernel_kill(self, outcome: Outcome) -> KernelKill:
         scope = (outcome.oom_scope or "unknown") if outcome.oom_killed else ""
-        return KernelKill(scope, outcome.memory_peak_bytes or 0, self._allowed_bytes)
+        kill = KernelKill(scope, outcome.memory_peak_bytes or 0, self._allowed_bytes)
+        return Ended(outcome.returncode, kill, outcome.to_dict())
 
 
 _ACCEPTED = "'all', 'cuda:0,cuda:1', or 'cpu,cpu' for equal parts of the CPUs"
@@ -193,7 +191,8 @@ def shares_of(devices: str | Sequence[str], threads: int) -> list[Share]:
         InvalidArgument: a name is unknown or there twice, GPUs and CPUs are mixed, or there are fewer CPUs than parts.
         Unavailable: there is no such GPU.
     """
-    names = _names(devices)
+    parts = [devices] if isinstance(devices, str) else devices
+    names = [name.strip() for part in parts for name in str(part).split(",") if name.strip()]
     if names == ["all"]:
         names = [f"cuda:{number}" for number in range(len(_visible_gpus()))]
         if not names:
@@ -207,11 +206,6 @@ def shares_of(devices: str | Sequence[str], threads: int) -> list[Share]:
         raise InvalidArgument(f"devices is {devices!r}: GPUs and CPUs round otherwise, and a record has one kind")
     own = max(1, threads // len(names))
     return _parts_of_cpus(names, own) if kinds == {"cpu"} else [_gpu(name, names, own) for name in names]
-
-
-def _names(devices: str | Sequence[str]) -> list[str]:
-    parts = [devices] if isinstance(devices, str) else devices
-    return [name.strip() for part in parts for name in str(part).split(",") if name.strip()]
 
 
 def _visible_gpus() -> list[str]:

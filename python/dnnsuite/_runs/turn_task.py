@@ -68,7 +68,7 @@ def settle(job: Stepper, least: int = LEAST_WARM_UP) -> float:
     for done in range(1, _MOST_WARM_UP + 1):
         begin_s = time.perf_counter()
         job.step()
-        getattr(job, "synchronize", _nothing)()
+        getattr(job, "synchronize", lambda: None)()
         step_s = time.perf_counter() - begin_s
         if done >= least and (is_settled(job) or time.perf_counter() > until_s):
             break
@@ -170,10 +170,6 @@ class TurnTaker:
             now_s += float(steps.stops_ns[-1] - steps.starts_ns[0]) * 1e-9
             made[epoch] = (start_s, now_s, items + int(np.sum(steps.items)))
         return list(made.values())
-
-
-def _nothing() -> None:
-    pass
 
 
 class _Moment(NamedTuple):
