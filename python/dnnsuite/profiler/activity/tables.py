@@ -126,25 +126,21 @@ def tables_of(
         strings: the text for each index in a column of names.
         function_name: the name of a host call from its domain (1 the runtime, 0 the driver) and number.
     """
-    found = {name: _frame(columns.get(name, {}), COLUMNS[name]) for name in TABLES if name != "markers"}
+    found = {}
+    for name in (name for name in TABLES if name != "markers"):
+        given = columns.get(name, {})
+        none = np.zeros(len(next(iter(given.values()), ())), np.int64)
+        found[name] = pd.DataFrame({column: given.get(column, none) for column in COLUMNS[name]}, copy=False)
     found["kernels"]["name"] = _texts(found["kernels"]["name"].to_numpy(), strings)
     found["kernels"].insert(3, "class", classify_names(found["kernels"]["name"]))
     for name, column, words in _WORDS:
         found[name][column] = _words(found[name][column].to_numpy(), words)
     found["api"] = _api(found["api"], function_name)
     found["markers"] = _markers(columns["markers"], columns["marker_data"], strings)
-    return {name: define(_ascending(found[name]), _MEANINGS) for name in TABLES}
-
-
-def _frame(given: Mapping[str, NDArray[Any]], names: Sequence[str]) -> pd.DataFrame:
-    none = np.zeros(len(next(iter(given.values()), ())), np.int64)
-    return pd.DataFrame({name: given.get(name, none) for name in names}, copy=False)
-
-
-def _ascending(table: pd.DataFrame) -> pd.DataFrame:
-    if table["t0_ns"].is_monotonic_increasing:
-        return table
-    return table.sort_values("t0_ns", kind="stable", ignore_index=True)
+    for name, table in found.items():
+        if not table["t0_ns"].is_monotonic_increasing:
+            found[name] = table.sort_values("t0_ns", kind="stable", ignore_index=True)
+    return {name: define(found[name], _MEANINGS) for name in TABLES}
 
 
 def _texts(codes: NDArray[np.int32], strings: Sequence[str]) -> pd.Categorical[Any]:
@@ -242,10 +238,16 @@ def load_records(path: str | Path) -> ActivityRecording:
         Error: the file is missing, damaged, or of a later format; the message names it.
     """
     try:
-        columns, about = _read(Path(path).read_bytes())
+        columns: dict[str, dict[str, Any]] = {}
+        with np.load(io.BytesIO(Path(path).read_bytes()), allow_pickle=False) as file:
+            for key in file.files:
+                table, _, name = key.partition("/")
+                if name:
+                    columns.setdefault(table, {})[name] = file[key]
+            about = json.loads(str(file["about"]))
         if about["format"] != _FORMAT:
             raise Error(f"{path}: records of format {about['format']}; this version reads format {_FORMAT}")
-        names = {(domain, number): name for domain, number, name in about["functions"]}
+        names = {(domain, number): function for domain, number, function in about["functions"]}
         tables = tables_of(columns, about["strings"], lambda domain, number: names.get((domain, number), ""))
         windows = [(int(begin), int(end)) for begin, end in about["windows"]]
         return ActivityRecording({name: tables[name] for name in TABLES}, windows)
@@ -253,16 +255,6 @@ def load_records(path: str | Path) -> ActivityRecording:
         raise
     except Exception as error:  # zip, zlib, numpy, JSON and pandas each have their own for damaged bytes
         raise Error(f"{path}: not a file of activity records, or a damaged one: {error!r}") from error
-
-
-def _read(data: bytes) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    columns: dict[str, dict[str, Any]] = {}
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        for key in file.files:
-            table, _, name = key.partition("/")
-            if name:
-                columns.setdefault(table, {})[name] = file[key]
-        return columns, json.loads(str(file["about"]))
 
 
 # The first that matches decides, so what is special comes before what it is made of: a convolution by implicit GEMM is

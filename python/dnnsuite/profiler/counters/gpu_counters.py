@@ -198,7 +198,8 @@ class CountersInstrument(SessionInstrument):
         planned = self._plan(selection)
         kernels = self._mode == "kernels"
         groups = [group.metrics for group in planned.groups]
-        room = self._max_ranges or _room(planned, kernels)
+        of_steps = _RANGES if planned.steps == 1 else _RANGES_OF_A_STEP
+        room = self._max_ranges or (_RANGES_OF_KERNELS if kernels else of_steps)
         self._session = self._backend.ranges(device, groups, kernels, room)
         self.selection, self.plan = selection, planned
 
@@ -323,9 +324,3 @@ class CountersInstrument(SessionInstrument):
         """Release the GPU's counters. It may be called more than once."""
         self._running = False
         super().close()
-
-
-def _room(planned: CounterPlan, kernels: bool) -> int:
-    if kernels:
-        return _RANGES_OF_KERNELS
-    return _RANGES if planned.steps == 1 else _RANGES_OF_A_STEP
