@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from .._lazy import pandas as pd
+from .._shown import markdown_rows
 from .._shown import ratio as ratio_text
 from ..errors import InvalidArgument
 from . import pool
@@ -71,16 +72,11 @@ def _row(runs: pd.DataFrame, summary: pd.DataFrame) -> dict[str, Any]:
 def _add_gains(rows: Sequence[dict[str, Any]]) -> None:
     measured = [row for row in rows if row["rate"] > 0]
     for before, row in pairwise(measured):
-        row["gain_pct"] = 100 * _gain(before, row)
+        doublings = math.log2(row["batch_size"] / before["batch_size"])
+        row["gain_pct"] = 100 * (float((row["rate"] / before["rate"]) ** (1 / doublings)) - 1)
     at = knee([row["batch_size"] for row in measured], [row["rate"] for row in measured])
     for row in measured:
         row["knee"] = row["batch_size"] == at
-
-
-def _gain(small: dict[str, Any], large: dict[str, Any]) -> float:
-    """Part by which the rate grows for each doubling of the batch."""
-    doublings = math.log2(large["batch_size"] / small["batch_size"])
-    return float((large["rate"] / small["rate"]) ** (1 / doublings)) - 1
 
 
 def knee(sizes: Sequence[int], rates: Sequence[float]) -> int | None:
@@ -184,13 +180,12 @@ def _cell(cells: pd.DataFrame, mode: str, B: int) -> pd.DataFrame:
 
 def gains_markdown(found: pd.DataFrame) -> str:
     """Render the result of :func:`gains` as a Markdown table of ratios with their intervals."""
-    heads = ("workload", "best B", "over serial", "over concurrent")
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    heads = ["workload", "best B", "over serial", "over concurrent"]
+    lines = []
     for row in found.to_dict("records"):
         name = str(row["job"]) if row["precision"] == BASELINE[1] else f"{row['job']}, {row['precision']}"
-        ratios = [_shown(row, of) for of in _RATIOS]
-        lines.append("| " + " | ".join((name, str(row["B"]), *ratios)) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([name, str(row["B"]), *(_shown(row, of) for of in _RATIOS)])
+    return "\n".join([*markdown_rows([heads]), "|---" * len(heads) + "|", *markdown_rows(lines)]) + "\n"
 
 
 def _shown(row: Mapping[Any, Any], name: str) -> str:
@@ -227,10 +222,11 @@ def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFram
         pool.refuse(found)
     rows: list[dict[str, Any]] = []
     for key, curve in whole.groupby(list(_SCALED), sort=True):
-        points = [
-            {**dict(zip(_SCALED, key, strict=True)), "processes": size, "job": job, **_mean_rate(runs)}
-            for (size, job), runs in curve.groupby(["processes", "job"], sort=True)
-        ]
+        points = []
+        for (size, job), runs in curve.groupby(["processes", "job"], sort=True):
+            mean_rate = summarize(runs, allow_unlike=True).iloc[0]  # what differs was looked at for the whole curve
+            own = {name: mean_rate[name] for name in ("rate", "rate_low", "rate_high", "unit", "runs")}
+            points.append({**dict(zip(_SCALED, key, strict=True)), "processes": size, "job": job, **own})
         if len({point["processes"] for point in points}) > 1:
             rows += _with_efficiency(points)
     if not rows:
@@ -239,12 +235,6 @@ def weak_scaling(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFram
     notes = [f"drawn together although they differ: {reason}" for reason in found]
     made.attrs = {"problems": table.attrs.get("problems", []), "notes": [*table.attrs.get("notes", []), *notes]}
     return made
-
-
-def _mean_rate(runs: pd.DataFrame) -> dict[str, Any]:
-    """Mean and interval of the runs of one configuration on one number of processes."""
-    found = summarize(runs, allow_unlike=True).iloc[0]  # what differs was looked at for the whole curve
-    return {name: found[name] for name in ("rate", "rate_low", "rate_high", "unit", "runs")}
 
 
 def _with_efficiency(points: list[dict[str, Any]]) -> list[dict[str, Any]]:

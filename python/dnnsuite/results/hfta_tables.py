@@ -22,12 +22,12 @@ from .._lazy import pandas as pd
 from .._runs.folder import WORKFLOW_FILE
 from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
 from .._runs.reading import RUN_FILE, read_run, read_runs
-from .._runs.record import Moment, RunRecord
+from .._runs.record import RunRecord
 from .._runs.record_parts import MODES
 from ..errors import Error, InvalidArgument, reason
 from .hfta import TIMING_FILE, epochs_as_steps
 from .loading import load
-from .monitor import DCGM_FIELDS, DCGM_FILE, DcgmField, MonitorRow, dcgm_rows, read_monitor, rows_of_monitor
+from .monitor import DCGM_FIELDS, DCGM_FILE, DcgmField, dcgm_rows, read_monitor, rows_of_monitor
 
 _WARMUP_EPOCHS = {"cpu": 1, "cuda": 1, "xla": 2}
 
@@ -120,15 +120,13 @@ def dcgm_value(place: Path, wanted: DcgmField, filename: str) -> float:
     """
     theirs = place / filename
     rows = dcgm_rows(theirs) if theirs.is_file() else rows_of_monitor(place)
-    mine = [row for row in rows if row.metric == wanted.metric and _is_of(row, wanted)]
+    whole_gpus = {row.of for row in rows if row.of.startswith("gpu") and "/" not in row.of}
+    places = whole_gpus if wanted.of == "gpu" else {wanted.of}
+    mine = [row for row in rows if row.metric == wanted.metric and row.of in places]
     if not mine:
         return float("nan")
     values = [float(getattr(row, wanted.kept)) / wanted.scale for row in mine]
     return sum(values) if wanted.unit.startswith("bytes") else sum(values) / len(values)
-
-
-def _is_of(row: MonitorRow, wanted: DcgmField) -> bool:
-    return row.of.startswith("gpu") and "/" not in row.of if wanted.of == "gpu" else row.of == wanted.of
 
 
 def hfta_table(
@@ -159,7 +157,9 @@ def hfta_table(
                         f"{run.root}: no run of {mode} in {precision}; leave it out of --modes, --precs"
                     )
                 columns[f"{mode}:{precision}:{number}"] = _line({p.B: value(run, p) for p in points})
-            parts.append(_with_range(pd.DataFrame(columns), f"{mode}:{precision}"))
+            made, name = pd.DataFrame(columns), f"{mode}:{precision}"
+            ends = {"avg": made.mean(axis=1), "min": made.min(axis=1), "max": made.max(axis=1)}
+            parts.append(made.assign(**{f"{name}:{end}": values for end, values in ends.items()}))
     table = pd.concat(parts, axis=1).sort_index()
     table.index.name = "B"
     return table
@@ -169,11 +169,6 @@ def _line(values: Mapping[int, float]) -> pd.Series[float]:
     """Values at every B from 1 to the largest, interpolated between those given, which are in order."""
     every = np.arange(1, max(values) + 1)
     return pd.Series(np.interp(every, list(values), list(values.values()), left=np.nan), index=every)
-
-
-def _with_range(columns: pd.DataFrame, name: str) -> pd.DataFrame:
-    ends = {"avg": columns.mean(axis=1), "min": columns.min(axis=1), "max": columns.max(axis=1)}
-    return columns.assign(**{f"{name}:{end}": values for end, values in ends.items()})
 
 
 _OURS = "dnnsuite.json"  # by which a folder of ours is known
@@ -293,11 +288,8 @@ def dcgm_table(record: RunRecord, samples: pd.DataFrame) -> pd.DataFrame:
         name = str(MonitorColumn(gpus[0], each.metric, each.unit))
         columns[each.name] = samples[name] / each.scale if name in samples else float("nan")
     used, available = (samples[f"machine.memory_{name}_bytes"] for name in ("used", "available"))
-    columns["timestamp"] = (samples[TIME_COLUMN] - record.started.monotonic_ns) * 1e-9 + _since_1970_s(record.started)
+    since_1970_s = datetime.fromisoformat(record.started.utc.replace("Z", "+00:00")).timestamp()
+    columns["timestamp"] = (samples[TIME_COLUMN] - record.started.monotonic_ns) * 1e-9 + since_1970_s
     columns["cpu_percent"] = samples["machine.busy_pct"].bfill()  # the first sample has no rate yet
     columns |= {"host_mem_total": used + available, "host_mem_available": available}
     return pd.DataFrame(columns).reset_index(drop=True)
-
-
-def _since_1970_s(moment: Moment) -> float:
-    return datetime.fromisoformat(moment.utc.replace("Z", "+00:00")).timestamp()

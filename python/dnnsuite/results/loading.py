@@ -186,6 +186,7 @@ def rows_of_record(run: ReadRun) -> Iterator[Row]:
 def _common(run: ReadRun) -> Row:
     """Return the columns that all rows of a run share."""
     record = run.record
+    point = f"batch_size={record.batch_size}" if record.kind == "throughput" and record.batch_size else ""
     return Row(
         job=record.job, device=record.device.type, mode=record.mode, precision=record.precision, B=record.B,
         repeat=record.repeat, status=record.verdict.status, failure=record.verdict.failure,
@@ -193,7 +194,7 @@ def _common(run: ReadRun) -> Row:
         plan_path=str(output_directory(run.directory)), run_id=record.id, share=record.share,
         copies=record.copies, processes=record.processes, threads=record.threads,
         batch_size=record.batch_size, preset=record.preset, data=record.data, job_version=record.job_version,
-        variant=record.variant or _second(record) or _point(record),
+        variant=record.variant or _second(record) or point,
         changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()), feed=record.feed,
         seed_feed=record.feed, skipped_steps=record.skipped_steps, seed=record.seed, item=record.unit,
         disturbances=SEPARATOR.join(record.disturbances), message=record.verdict.message,
@@ -223,11 +224,6 @@ def _machine(record: RunRecord) -> dict[str, Any]:
         "device_name": record.device.name, "torch": str(record.versions.get("torch") or ""),
         "dnnsuite": str(record.versions.get("dnnsuite") or ""), "commit": record.commit,
     }  # fmt: skip
-
-
-def _point(record: RunRecord) -> str:
-    """Setting that tells the runs of a plan apart where it measures at several batch sizes; empty elsewhere."""
-    return f"batch_size={record.batch_size}" if record.kind == "throughput" and record.batch_size else ""
 
 
 def _second(record: RunRecord) -> str:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from .._files import regular
 from .._runs.failures import CLASSES
 from .._runs.record import FASTEST
 from ..errors import Error, reason
-from .table import SEPARATOR, Row
+from .table import SEPARATOR, Row, values_of
 
 
 def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], list[str]]:
@@ -39,11 +39,18 @@ def rows_of_mila(directory: Path, name: str | None = None) -> tuple[list[Row], l
             continue
         for index, result in enumerate(results):
             try:
-                rows.append(_row(path, index, result, directory, name))
-                arguments.append(_arguments(result))
+                with values_of(f"{path}: not a result of the suite"):
+                    rows.append(_row(path, index, result, directory, name))
+                    arguments.append(
+                        {
+                            name: value
+                            for name, value in result.items()
+                            if name not in _NO_ARGUMENTS and isinstance(value, (str, int, float, bool))
+                        }
+                    )
             except Error as error:
                 problems.append(f"skipped: {error}")
-    return numbered(_with_variants(_with_copies(rows), arguments)), problems
+    return numbered(_with_variants(with_copies(rows, lambda row: row.job), arguments)), problems
 
 
 def _results(path: Path) -> list[Any]:
@@ -61,14 +68,7 @@ def _results(path: Path) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _row(path: Path, index: int, result: Any, directory: Path, name: str | None) -> Row:
-    try:
-        return _checked_row(path, index, result, directory, name)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Error(f"{path}: not a result of the suite: {error!r}") from error
-
-
-def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: Path, name: str | None) -> Row:
+def _row(path: Path, index: int, result: Mapping[str, Any], directory: Path, name: str | None) -> Row:
     about = result.get("dnnsuite") or {}
     failure = _failure(result, about)
     average = math.nan if failure else float(result["train_item"]["avg"])
@@ -92,7 +92,7 @@ def _checked_row(path: Path, index: int, result: Mapping[str, Any], directory: P
         message=str(about.get("message") or _MESSAGES.get(failure or "", "")),
         run=number[1] if number else path.parent.relative_to(directory).as_posix(),
         kind="mila",
-        plan=name or _plan_name(path),
+        plan=name or re.sub(r"(_\d+(,\d+)*|\..*)?\.json$", "", path.name),  # the suite's name begins the file's
         plan_id=plan,
         plan_path=str(directory),
         run_id=f"{plan}/{path.relative_to(directory).as_posix()}#{index}",
@@ -133,15 +133,6 @@ _NO_ARGUMENTS = {
 }  # fmt: skip
 
 
-def _arguments(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of the job, by name."""
-    return {
-        name: value
-        for name, value in result.items()
-        if name not in _NO_ARGUMENTS and isinstance(value, (str, int, float, bool))
-    }
-
-
 def _with_variants(rows: Sequence[Row], arguments: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return the rows, of jobs that one device ran with several arguments in one run named by those that differ."""
     executions = Counter((row.run, row.share, row.job) for row in rows)
@@ -161,14 +152,6 @@ def _with_variants(rows: Sequence[Row], arguments: Sequence[Mapping[str, Any]]) 
 _MESSAGES = {"nan": "a loss is not finite", "crash": "did not complete"}
 
 
-def _with_copies(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows, with the number of copies that ran at once: one on each device of which a job has results."""
-    devices: dict[str, set[str]] = {}
-    for row in rows:
-        devices.setdefault(row.job, set()).add(row.share)
-    return [row if row.share == "all" else replace(row, copies=len(devices[row.job] - {"all"})) for row in rows]
-
-
 def _failure(result: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     """Return the class of a failure: the one that our own files name, else a crash; None for what ended well."""
     if any(loss is None or math.isnan(loss) for loss in result.get("batch_loss") or ()):
@@ -177,12 +160,19 @@ def _failure(result: Mapping[str, Any], about: Mapping[str, Any]) -> str | None:
     return None if result.get("completed", True) else named if named in CLASSES else "crash"
 
 
-def _plan_name(path: Path) -> str:
-    """Name of the suite, taken from the file's."""
-    return re.sub(r"(_\d+(,\d+)*|\..*)?\.json$", "", path.name)
-
-
 def numbered(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with `repeat` counting the runs, in the order of their names."""
     runs = sorted({row.run for row in rows}, key=lambda run: (len(run), run))
     return [replace(row, repeat=runs.index(row.run)) for row in rows]
+
+
+def with_copies(rows: Sequence[Row], together: Callable[[Row], object]) -> list[Row]:
+    """Return the rows, with the number of copies that ran at once: one on each share of which there are results.
+
+    Args:
+        together: what the rows of copies have in common.
+    """
+    shares: dict[object, set[str]] = {}
+    for row in rows:
+        shares.setdefault(together(row), set()).add(row.share)
+    return [row if row.share == "all" else replace(row, copies=len(shares[together(row)] - {"all"})) for row in rows]

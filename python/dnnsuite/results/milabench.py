@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from typing import Any
 from .._files import regular
 from .._runs.failures import classify_exit
 from ..errors import Error, reason
-from .mila import count_of, numbered, rate_of
-from .table import Row
+from .intervals import mean
+from .mila import count_of, numbered, rate_of, with_copies
+from .table import Row, values_of
 
 _REPEAT = re.compile(r"R\d+$")
 _BATCH_SIZE = re.compile(r"--batch[-_]size$")
@@ -42,10 +43,11 @@ def rows_of_milabench(directory: Path, name: str | None = None) -> tuple[list[Ro
         try:
             found = _read(path)
             if found.config and name in (None, _run_name(path, found)):
-                rows.append(_row(path, directory, found))
+                with values_of(f"{path}: not a run of milabench"):
+                    rows.append(_row(path, directory, found))
         except Error as error:
             problems.append(f"skipped: {error}")
-    return numbered(_with_copies(rows)), problems
+    return numbered(with_copies(rows, lambda row: (row.run, row.job))), problems
 
 
 @dataclass
@@ -76,10 +78,8 @@ def _read(path: Path) -> _Process:
     found = _Process()
     try:
         for number, event in enumerate(_events(path), 1):
-            try:
+            with values_of(f"{path}:{number}: not an event of milabench"):
                 _take(found, event)
-            except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-                raise Error(f"{path}:{number}: not an event of milabench: {error!r}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise Error(f"{path}: {reason(error)}") from error
     return found
@@ -108,20 +108,11 @@ def _take(found: _Process, event: Mapping[str, Any]) -> None:
     elif kind == "error" and isinstance(data, Mapping):
         found.errors.append(f"{data.get('type') or 'error'}: {data.get('message') or ''}".rstrip(": "))
     elif kind == "data" and isinstance(data, Mapping):
-        _take_data(found, data)
-
-
-def _take_data(found: _Process, data: Mapping[str, Any]) -> None:
-    if (loss := data.get("loss")) is not None:
-        found.nan = found.nan or math.isnan(float(loss))
-    if data.get("task") == "train" and data.get("rate") is not None:
-        found.rates.append(rate_of(data["rate"]))
-        found.unit = str(data.get("units") or found.unit)
-
-
-def _rate(rates: Sequence[float]) -> float:
-    kept = sorted(rates)[1:-1] if len(rates) >= _FEWEST_TRIMMED else rates
-    return math.fsum(kept) / len(kept) if kept else math.nan
+        if (loss := data.get("loss")) is not None:
+            found.nan = found.nan or math.isnan(float(loss))
+        if data.get("task") == "train" and data.get("rate") is not None:
+            found.rates.append(rate_of(data["rate"]))
+            found.unit = str(data.get("units") or found.unit)
 
 
 def _failure(found: _Process) -> tuple[str | None, str]:
@@ -129,7 +120,8 @@ def _failure(found: _Process) -> tuple[str | None, str]:
     if found.rates and (found.stopped or (found.end.get("return_code") == 0 and not found.nan)):
         return None, ""
     if found.errors:
-        return _class_of(found.errors[-1]), found.errors[-1]
+        is_import = found.errors[-1].startswith("ModuleNotFoundError")
+        return "unavailable" if is_import else classify_exit(1, found.errors[-1])[0], found.errors[-1]
     if found.nan:
         return "nan", "a loss is not a number"
     if not found.end:
@@ -139,25 +131,15 @@ def _failure(found: _Process) -> tuple[str | None, str]:
     return "crash", "it recorded no rate of training"
 
 
-def _class_of(error: str) -> str:
-    return "unavailable" if error.startswith("ModuleNotFoundError") else classify_exit(1, error)[0]
-
-
 def _run_name(path: Path, found: _Process) -> str:
     return str(found.config.get("run_name") or path.parent.name)
 
 
 def _row(path: Path, directory: Path, found: _Process) -> Row:
-    try:
-        return _checked_row(path, directory, found)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Error(f"{path}: not a run of milabench: {error!r}") from error
-
-
-def _checked_row(path: Path, directory: Path, found: _Process) -> Row:
     config, meta = found.config, found.meta
     failure, message = _failure(found)
-    rate = math.nan if failure else _rate(found.rates)
+    kept = sorted(found.rates)[1:-1] if len(found.rates) >= _FEWEST_TRIMMED else found.rates
+    rate = math.nan if failure else mean(kept)
     unit = found.unit
     run = _run_name(path, found)
     tags = [str(tag) for tag in config.get("tag") or ()]
@@ -226,11 +208,3 @@ def _started(time_s: Any) -> str:
     if time_s is None:
         return ""
     return datetime.fromtimestamp(float(time_s), tz=timezone.utc).isoformat(timespec="seconds")
-
-
-def _with_copies(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows, with the number of processes of a job that ran at once."""
-    shares: dict[tuple[str, str], set[str]] = {}
-    for row in rows:
-        shares.setdefault((row.run, row.job), set()).add(row.share)
-    return [row if row.share == "all" else replace(row, copies=len(shares[row.run, row.job] - {"all"})) for row in rows]

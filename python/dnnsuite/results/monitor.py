@@ -18,12 +18,13 @@ from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
 from .._runs.rates import SAMPLES_FILE
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import RunRecord
-from ..errors import Error, InvalidArgument, reason
+from ..errors import Error, InvalidArgument
 from . import pool
 from .hfta import places
 from .intervals import half_width, mean
 from .loading import load
 from .summary import by_mode
+from .table import reading
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -72,14 +73,12 @@ def read_monitor(path: str | Path) -> pd.DataFrame:
     Raises:
         Error: the file is missing or damaged; the message names it.
     """
-    try:
-        table = pd.read_csv(whole_lines(Path(path))).astype({TIME_COLUMN: "int64"})
+    with reading(path):
+        table = pd.read_csv(whole_lines(Path(path)))
+        if TIME_COLUMN not in table:
+            raise ValueError(f"no column {TIME_COLUMN!r}: not the samples of a run")
         values = table.columns.drop(TIME_COLUMN)
-        return table.astype(dict.fromkeys(values, "float64"))
-    except KeyError:
-        raise Error(f"{path}: no column {TIME_COLUMN!r}: not the samples of a run") from None
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {reason(error)}") from error
+        return table.astype({TIME_COLUMN: "int64", **dict.fromkeys(values, "float64")})
 
 
 def rows_of_monitor(run: str | Path) -> list[MonitorRow]:
@@ -169,10 +168,8 @@ def steps(run: str | Path) -> pd.DataFrame:
 
 
 def _read(file: Path, replica: int) -> pd.DataFrame:
-    try:
+    with reading(file):
         table = pd.read_csv(unchanged(file), keep_default_na=False)
-    except (OSError, ValueError) as error:
-        raise Error(f"{file}: {reason(error)}") from error
     if absent := [name for name in _MEASURED if name not in table.columns]:
         raise Error(f"{file}: no column {absent[0]!r}")
     for name, unknown in (("epoch", 0), ("phase", ""), ("flag", "")):
@@ -358,7 +355,7 @@ def dcgm_rows(path: Path) -> list[MonitorRow]:
     Raises:
         Error: it is missing or damaged; the message names it.
     """
-    try:
+    with reading(path):
         table = pd.read_csv(regular(path))
         table = table.iloc[round(0.1 * len(table)) : round(0.9 * len(table))]
         table = table.assign(host_mem_usage=table["host_mem_total"].max() - table["host_mem_available"])
@@ -367,10 +364,6 @@ def dcgm_rows(path: Path) -> list[MonitorRow]:
             for field in (*DCGM_FIELDS, *HOST_FIELDS)
             if field.name in table
         ]
-    except KeyError as error:
-        raise Error(f"{path}: no column {error}") from error
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {reason(error)}") from error
 
 
 def _dcgm_row(path: Path, values: pd.Series[float], field: DcgmField) -> MonitorRow:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from .._lazy import pandas as pd
@@ -164,7 +163,8 @@ def ratio_of(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
     pairs = [repeat for repeat in ours.index if repeat in set(theirs.index)]
     if len(pairs) >= 2:
         values = [ours["value"][pair] / theirs["value"][pair] for pair in pairs]
-        return _geometric(values)
+        centre, half = mean(logs := [math.log(value) for value in values]), half_width(logs)
+        return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
     if not pairs:  # no repeat has both: the ratio of means, without an interval
         return Interval(mean(ours["value"].tolist()) / mean(theirs["value"].tolist()), math.nan, math.nan)
     one, other = (t.loc[[pairs[0]]].iloc[0] for t in (ours, theirs))
@@ -172,13 +172,6 @@ def ratio_of(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
     relative = [float((run["high"] - run["low"]) / 2 / run["value"]) for run in (one, other)]
     half = math.hypot(*relative)  # of the logarithm, for independent errors; NaN when either is unknown
     return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
-
-
-def _geometric(ratios: Sequence[float]) -> Interval:
-    """Return the geometric mean of ratios and its interval."""
-    logarithms = [math.log(ratio) for ratio in ratios]
-    centre, half = mean(logarithms), half_width(logarithms)
-    return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
 
 def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:

@@ -7,7 +7,8 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
@@ -145,6 +146,26 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Context manager: what goes wrong as a file is read becomes an Error that names it."""
+    try:
+        yield
+    except KeyError as error:
+        raise Error(f"{path}: no column {error}") from error
+    except (OSError, ValueError, csv.Error) as error:  # pandas' parser errors are ValueErrors
+        raise Error(f"{path}: {reason(error)}") from error
+
+
+@contextmanager
+def values_of(what: str) -> Iterator[None]:
+    """Context manager: values that cannot be become an Error that begins with `what` they are not."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Error(f"{what}: {error!r}") from error
+
+
 def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
     """Write a table as CSV; the file is complete or absent. A table of results gets a checksum in each line.
 
@@ -171,7 +192,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         Error: it is missing, damaged, or no such table; the message names it.
     """
     numbers = [*_INTEGERS, *_FLOATS, "replica", "failure"]
-    try:
+    with reading(path):
         with open(whole_lines(path), newline="", encoding="utf-8-sig") as file:
             lines = [(reader.line_num, row) for reader in (csv.reader(file),) for row in reader if row]
         if odd := [number for number, row in lines if len(row) != len(lines[0][1])]:
@@ -180,8 +201,6 @@ def read_csv(path: Path) -> pd.DataFrame:
         table = pd.read_csv(
             path, dtype=dict.fromkeys(_TEXTS, str), keep_default_na=False, na_values={name: [""] for name in numbers}
         )
-    except (OSError, ValueError, csv.Error) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {reason(error)}") from error
     if absent := [name for name in LEAST if name not in table.columns]:
         raise Error(f"{path}: no column {absent[0]!r}: not a table of results")
     if "run_id" not in table.columns:  # of an earlier version: told apart by where it lies
