@@ -44,6 +44,12 @@ def html(report: SuiteReport) -> str:
     page = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     summary = report.summary
     rates = summary[[name for name in _RATES if summary[name].notna().any()]]
+    # Definitions name other columns as the page does.
+    named = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+    meanings = {
+        _WORDS.get(name, name): named.sub(lambda found: f"“{_WORDS[found[0]]}”", said)
+        for name, said in definitions(report).items()
+    }
     return printable(
         page.render(
             report=report,
@@ -60,17 +66,10 @@ def html(report: SuiteReport) -> str:
             score=style_score(report),
             prices=report.prices,
             words=_WORDS,
-            definitions={_WORDS.get(name, name): _worded(said) for name, said in definitions(report).items()},
+            definitions=meanings,
             made=f"dnnsuite {__version__}, {Moment.now().utc[:10]}",
         )
     )
-
-
-def _worded(meaning: str) -> str:
-    """Return a definition that names other columns as the page does."""
-    for name, words in _WORDS.items():
-        meaning = re.sub(rf"\b{name}\b", f"“{words}”", meaning)
-    return meaning
 
 
 def _counts(report: SuiteReport) -> str:
@@ -97,19 +96,17 @@ def _disturbed(report: SuiteReport) -> str:
 def _against(report: SuiteReport) -> pandas.DataFrame:
     """Unit, target, result, deviation and difference of each job, with what to make of them."""
     seed = report.seed
-    said = [_compared(str(job) in report.uncompared, row["sd"], row["diff"]) for job, row in seed.iterrows()]
+    said = [
+        "not compared" if str(job) in report.uncompared
+        else "too few runs" if math.isnan(row["sd"])
+        else "no target" if math.isnan(row["diff"])
+        else "reached" if row["diff"] >= 0 else "below"
+        for job, row in seed.iterrows()
+    ]  # fmt: skip
     units = {entry.job: entry.seed_unit for entry in report.entries}
     table = seed.assign(verdict=said)
     table.insert(0, "unit", [units.get(str(job), "") for job in seed.index])
     return table
-
-
-def _compared(unlike: bool, sd: float, diff: float) -> str:
-    if unlike:
-        return "not compared"
-    return (
-        "too few runs" if math.isnan(sd) else "no target" if math.isnan(diff) else "reached" if diff >= 0 else "below"
-    )
 
 
 def chart(report: SuiteReport) -> str:

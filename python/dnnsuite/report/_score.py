@@ -89,6 +89,7 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
     table = table[table["target"].notna()]
     weights = table.index.map(weights_of(entries)).astype(float)
     perf = {str(job): float(value) for job, value in table["perf"].items() if job != "scaling"}
+    own, performs = [weights_of(entries)[job] for job in perf], bool(perf) and min(perf.values()) > 0
     healthy = bool(scored) and failures <= MOST_FAILURES * len(scored)
     return Score(
         failures=failures,
@@ -96,7 +97,7 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
         well_functioning=float(healthy),
         minimal_performance=weighted_mean(table["perf_pass"], weights) if len(table) else 0.0,
         stability=weighted_mean(table["sd%_pass"], weights) if len(table) else 0.0,
-        mean_performance=_geometric_mean(perf, weights_of(entries)),
+        mean_performance=math.exp(weighted_mean(map(math.log, perf.values()), own)) if performs else 0.0,
         price=price,
     )
 
@@ -104,12 +105,6 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
 def weights_of(entries: Iterable[ReportEntry]) -> dict[str, float]:
     """Return the weight of each job."""
     return {entry.job: entry.weight for entry in entries}
-
-
-def _geometric_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    if not values or min(values.values()) <= 0:
-        return 0.0
-    return math.exp(weighted_mean(map(math.log, values.values()), (weights[job] for job in values)))
 
 
 LEAST_RUNS = 4
@@ -167,6 +162,7 @@ def statistics(
         benches: job of each row, where several rows are variants of one.
     """
     kept = table[table["sd"].notna()]
+    spread = 100 * float(kept["sd%"].quantile(0.80)) if len(kept) else math.nan
     measured = len({(benches or {}).get(str(row), str(row)) for row in kept.index})
     found = [
         Statistic(
@@ -176,7 +172,7 @@ def statistics(
             measured == jobs,
             f"{measured} of {jobs} jobs were measured in enough runs; --jobs N requires another number",
         ),
-        _deviation(kept),
+        Statistic("Deviation Quantile (80%)", spread, "%", spread < 5, "four of five jobs vary less; below 5 % passes"),
     ]
     diff = kept["diff"].dropna()
     if len(diff):
@@ -184,8 +180,3 @@ def statistics(
         text = f"mean of diff, a fraction: {value:+.2%} of the target's rates"
         found.append(Statistic("Performance", value, "", value >= 0, text))
     return found
-
-
-def _deviation(kept: pandas.DataFrame) -> Statistic:
-    value = 100 * float(kept["sd%"].quantile(0.80)) if len(kept) else math.nan
-    return Statistic("Deviation Quantile (80%)", value, "%", value < 5, "four of five jobs vary less; below 5 % passes")

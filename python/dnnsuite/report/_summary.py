@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import stdev
 
 from .._lazy import pandas
 from ..errors import Error, InvalidArgument
@@ -124,7 +125,8 @@ def summary_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
 def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
     measured = finished(of_job)
     values = [mean(entry.rate for entry in of_run) for of_run in by_run(measured).values()]
-    (average, low, high), sd = of_rates(values), _sd(values)
+    average, low, high = of_rates(values)
+    sd = stdev(values) if len(values) > 1 else math.nan
     devices = list(_devices(measured).values())
     spread = max(devices) - min(devices) if len(devices) > 1 else math.nan
     return {
@@ -177,13 +179,6 @@ def target_table(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Data
     return made if found else None
 
 
-def _sd(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return math.nan
-    average = mean(values)
-    return math.sqrt(math.fsum((value - average) ** 2 for value in values) / (len(values) - 1))
-
-
 def _devices(measured: Sequence[ReportEntry]) -> dict[str, float]:
     """Each device's mean over runs."""
     found: dict[str, list[float]] = {}
@@ -203,19 +198,13 @@ def device_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
     return table.reindex(sorted(table.columns, key=lambda device: (len(device), device)), axis=1)
 
 
-def _class_of(entry: ReportEntry) -> str:
-    """Return the class of a failure, `crash` when it is not one that is known here."""
-    return entry.failure if entry.failure in FAILURES else "crash"
-
-
 def failures(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """Entries that failed, by class, in the order of `FAILURES`."""
-    failed = [entry for entry in entries if not entry.ok]
-    return {
-        kind: [entry for entry in failed if _class_of(entry) == kind]
-        for kind in FAILURES
-        if any(_class_of(entry) == kind for entry in failed)
-    }
+    found: dict[str, list[ReportEntry]] = {kind: [] for kind in FAILURES}
+    for entry in entries:
+        if not entry.ok:
+            found[entry.failure if entry.failure in FAILURES else "crash"].append(entry)
+    return {kind: of_kind for kind, of_kind in found.items() if of_kind}
 
 
 def isolation(entries: Sequence[ReportEntry]) -> dict[str, int]:
@@ -282,15 +271,9 @@ def _sharing(alone: Sequence[ReportEntry], shared: Sequence[ReportEntry]) -> dic
         "high": high,
         "machine_gain": copies / slowdown,
         "left_out": len(by_run(alone)) - len(one) + len(by_run(shared)) - len(many),
-        "verdict": _slower(low, high),
+        "verdict": "slower" if low > 1 else "same" if low > 1 - _SAME and high < 1 + _SAME else "inconclusive",
     }
 
 
 def _rates(entries: Sequence[ReportEntry]) -> list[float]:
     return [mean(entry.rate for entry in of_run) for of_run in by_run(finished(entries)).values()]
-
-
-def _slower(low: float, high: float) -> str:
-    if low > 1:
-        return "slower"
-    return "same" if low > 1 - _SAME and high < 1 + _SAME else "inconclusive"

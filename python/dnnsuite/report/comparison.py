@@ -113,20 +113,16 @@ def comparison_markdown(points: Sequence[Compared], names: tuple[str, str], fail
 
 
 def _cells(point: Compared) -> list[str]:
+    within = interval(100 * (point.low - 1), 100 * (point.high - 1), "{:+.1f}".format)
     return [
         point.point,
         rate(point.baseline, point.unit),
         rate(point.candidate, point.unit),
         percent(point.change_pct, signed=True),
-        _change_interval(point),
+        f"{within.strip()} %" if within else "-",
         f"{point.runs[0]}, {point.runs[1]}",
         f"{_SIGNS.get(point.verdict, '!')} {point.verdict}",
     ]
-
-
-def _change_interval(point: Compared) -> str:
-    found = interval(100 * (point.low - 1), 100 * (point.high - 1), "{:+.1f}".format)
-    return f"{found.strip()} %" if found else "-"
 
 
 def _overall(points: Sequence[Compared]) -> list[str]:
