@@ -40,7 +40,7 @@ def test_defaults_are_the_originals() -> None:
 
 
 def test_options_are_those_of_the_job() -> None:
-    request = Request("imagenet-resnet50", (2,), "quick").with_options(["width=2", "enable_nhwc=yes"]).checked()
+    request = Request("imagenet-resnet50", (2,), preset="quick").with_options(["width=2", "enable_nhwc=yes"]).checked()
     assert request.options["width"] == 2
     assert request.options["enable_nhwc"] is True
     assert request.options["image_size"] == 64

@@ -106,7 +106,7 @@ class Advice:
         lines = [f"{'mode':<11} {'B':>3}  {'steps/s':>9}  times serial"]
         for curve in self.curves:
             for point in curve.points:
-                gain = _gain(point, point.gain / point.rate)
+                gain = f"{ratio(point.gain)}{_between(point, point.gain / point.rate)}"
                 noted = "" if point.measured else "  predicted"
                 lines.append(f"{point.mode:<11} {point.B:>3}  {number(point.rate):>9}  {gain}{noted}")
         lines.append(self.reason)
@@ -154,7 +154,9 @@ def concluded(
     curves = [serial, fused]
     if alone is not None and threads > 1:
         curves.append(_side_by_side(alone, plain, threads, most))
-    best = {curve.mode: _chosen(curve) for curve in curves}
+    # The smallest B that comes near the best of what is sure: the lower ends, which far predictions have low.
+    sure = {curve.mode: _NEAR_BEST * max(point.low for point in curve.points) for curve in curves}
+    best = {curve.mode: next(p for p in curve.points if p.low >= sure[curve.mode]) for curve in curves}
     winner = max(best.values(), key=lambda point: point.rate)
     costs = {curve.mode: _sweep_s(curve, best[curve.mode], trials, steps) for curve in curves}
     chosen = winner if winner.low > best["serial"].rate or winner.mode == "serial" else best["serial"]
@@ -181,13 +183,6 @@ def _side_by_side(alone: Measured, plain: Measured, threads: int, most: int | No
         middle = rate * (1 + shared[1]) / 2
         points.append(Point("concurrent", B, middle, low, high, middle * plain.seconds, False))
     return Curve("concurrent", tuple(points), most)
-
-
-def _chosen(curve: Curve) -> Point:
-    """Return the smallest B that comes near the best of what is sure: the lower ends, which far predictions have
-    low."""
-    best = max(point.low for point in curve.points)
-    return next(point for point in curve.points if point.low >= _NEAR_BEST * best)
 
 
 def _sweep_s(curve: Curve, point: Point, trials: int, steps: int) -> float:
@@ -218,11 +213,6 @@ def _reason(chosen: Point, winner: Point, share: float, most: int | None, fit: S
     return (
         f"Use {chosen.mode} with B={chosen.B}: {ratio(chosen.gain)} times serial{_between(chosen, share)}; {why}{room}."
     )
-
-
-def _gain(point: Point, share: float) -> str:
-    """Rate of a point over the serial one, of which `share` is the reciprocal, with its interval."""
-    return f"{ratio(point.gain)}{_between(point, share)}"
 
 
 def _between(point: Point, share: float) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .._runs.neighbours import Cores, all_cores, free_cores
 from .._runs.turn_session import Way, take_turns_here
 from .._runs.turn_task import settle
-from .._runs.turns import Goal, Known
+from .._runs.turns import Goal
 from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from .advice import Limits, Measured
@@ -98,10 +98,15 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS, budget_s: 
             ways, Goal(budget_s=budget_s), 0, cores=cores, clock=_clock(threads if on_cpu else 0),
             by_cpu_time=by_cpu_time,
         ).rounds  # fmt: skip
-    plain = _seconds(found.rate(0))
+    rate = found.rate(0)
+    plain = Measured(1 / rate.value, 1 / rate.high, 1 / rate.low)
     ratios = {name: found.ratio(name) for name in ways if name != 0}
     unknown = next((ratio.reason() for ratio in ratios.values() if found.goal.verdict(ratio) == "inconclusive"), "")
-    steps = {name: _by_ratio(plain, ratio) for name, ratio in ratios.items()}
+    # Of the others from their ratios to the plain model's, which neighbours do not change.
+    steps = {
+        name: Measured(*(plain.seconds / value for value in (ratio.value, ratio.high, ratio.low)))
+        for name, ratio in ratios.items()
+    }
     return Measurement(
         plain,
         steps.get("alone"),
@@ -129,15 +134,6 @@ def _clock(threads: int) -> Callable[[], float]:
 def _with_one_thread(step: Callable[[], None]) -> None:
     with torch_threads(1):
         step()
-
-
-def _seconds(rate: Known) -> Measured:
-    return Measured(1 / rate.value, 1 / rate.high, 1 / rate.low)
-
-
-def _by_ratio(plain: Measured, ratio: Known) -> Measured:
-    """Return the seconds of a step from its ratio to the plain model's, which neighbours do not change."""
-    return Measured(plain.seconds / ratio.value, plain.seconds / ratio.high, plain.seconds / ratio.low)
 
 
 def _limits(subject: Subject, threads: int) -> Limits:
@@ -260,14 +256,12 @@ class ModelsSubject:
         if B == 0:
             model = copy.deepcopy(self._models[0])
             return _PlainStepper(model, self._optimizer(model.parameters()), self._loss, self._batch, self.device)
-        return _ArrayStepper(self._chosen(B), self._optimizer, self._loss, self._batch, threads)
+        models = [copy.deepcopy(self._models[i % len(self._models)]) for i in range(B)]
+        return _ArrayStepper(models, self._optimizer, self._loss, self._batch, threads)
 
     def plain_step(self) -> tuple[Callable[[], Any], Any]:
         model = copy.deepcopy(self._models[0])
         return lambda: self._loss(model, *self._batch).backward(), model
-
-    def _chosen(self, B: int) -> list[torch.nn.Module]:
-        return [copy.deepcopy(self._models[i % len(self._models)]) for i in range(B)]
 
 
 def _mapped(function: Callable[[Any], Any], part: Any) -> Any:
@@ -339,7 +333,7 @@ class _ArrayStepper:
         held = dict(zip(map(id, trainees[0].parameters()), array.parameters(), strict=True))
         trained = [held[id(p)] for group in own[0].param_groups for p in group["params"]]
         made = ArrayOptimizer.from_models(own, trained)
-        self._runner = StepRunner(array, made, _losses, threads=threads)
+        self._runner = StepRunner(array, made, lambda array, *batch: array(0, *batch), threads=threads)
 
     @property
     def settled(self) -> bool:
@@ -351,7 +345,3 @@ class _ArrayStepper:
 
     def close(self) -> None:
         self._runner.close()
-
-
-def _losses(array: Any, *batch: Any) -> Any:
-    return array(0, *batch)

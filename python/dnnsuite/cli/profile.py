@@ -76,8 +76,8 @@ def profile(
     if target[0].endswith(".py"):
         raise InvalidArgument(f"{target[0]} is not a job; to profile a script: dnnsuite profile -- python {target[0]}")
     request = Request(
-        target[0], parse_batch_sizes(batch_sizes), metrics, start_iteration, profile_iterations, B, device, precision,
-        threads, seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
+        target[0], parse_batch_sizes(batch_sizes), B, device, precision, threads, seed, data, dataroot, {},
+        tuple(plugin or ()), timeout, metrics, start_iteration, profile_iterations, monitor,
     ).checked()  # fmt: skip
     return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json, quiet)
 

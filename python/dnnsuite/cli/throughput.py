@@ -73,8 +73,8 @@ def throughput(
 
     plan = "quick" if preset == "quick" else "full"
     asked = Request(
-        job, parse_batch_sizes(batch_sizes), plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
-        precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
+        job, parse_batch_sizes(batch_sizes), B, device, precision, threads, seed, data, dataroot, {},
+        tuple(plugin or ()), timeout, plan, stop_iteration, start_iteration, repeats, target, budget,
     )  # fmt: skip
     request = asked.with_options(option or []).checked()
     file, name = (PROFILES_FILE, "utilization") if utilization else (THROUGHPUT_FILE, "throughput")
@@ -141,8 +141,7 @@ def _utilization(request: Request, out: Path, as_json: bool) -> int:
     start = 10 if request.start_iteration is None else request.start_iteration
     count = 12 if request.stop_iteration is None else request.stop_iteration - start
     made = sizes.Request(
-        request.job, request.batch_sizes, "cores", start, count, request.B, request.device, request.precision,
-        request.threads, request.seed, request.data, request.dataroot, request.plugins, request.timeout_s,
-        options=request.options,
+        request.job, request.batch_sizes, request.B, request.device, request.precision, request.threads, request.seed,
+        request.data, request.dataroot, request.options, request.plugins, request.timeout_s, "cores", start, count,
     ).checked()  # fmt: skip
     return profile_job(made, out, as_json)

@@ -108,7 +108,9 @@ def run_parts(
                 tell(f"[{index + 1}/{len(left)}] {line}{'' if state else lost}")
         except BaseException:
             with deferred():
-                _cancel(tasks)
+                for task in tasks:
+                    with suppress(Exception):  # it may have ended, and the others must still be cancelled
+                        task.cancel(check=False)
             raise
         plan.all_ended(out, time.monotonic() - began_s)
         ok = all(_status(out / part.name, plan.file) == "done" for part in plan.parts)
@@ -179,7 +181,8 @@ def _finished(cluster: str, parts: Sequence[Part], tasks: Sequence[Any]) -> Iter
         if cluster == "slurm" and time.monotonic() - asked_s >= _QUEUE_S:
             queued, asked_s = _queued(), time.monotonic()
         for part, task in list(waiting.items()):
-            ended = _over(task)
+            # Slurm's accounting, which many clusters have not, is not asked.
+            ended = task.paths.result_pickle.exists() if type(task).__name__ == "SlurmJob" else task.done()
             if queued is not None and not ended and str(task.job_id).split("_")[0] not in queued:
                 first = missed_s.setdefault(part, time.monotonic())
                 ended = time.monotonic() - first > _LOST_S
@@ -190,13 +193,6 @@ def _finished(cluster: str, parts: Sequence[Part], tasks: Sequence[Any]) -> Iter
             time.sleep(_POLL_S)
 
 
-def _over(task: Any) -> bool:
-    """True if a task is over, in whatever way. Slurm's accounting, which many clusters have not, is not asked."""
-    if type(task).__name__ == "SlurmJob":
-        return bool(task.paths.result_pickle.exists())
-    return bool(task.done())
-
-
 def _queued() -> set[str] | None:
     """Numbers of the job arrays that Slurm still has; None when it does not answer."""
     try:
@@ -204,12 +200,6 @@ def _queued() -> set[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return set(said.stdout.split()) if said.returncode == 0 else None
-
-
-def _cancel(tasks: Sequence[Any]) -> None:
-    for task in tasks:
-        with suppress(Exception):  # it may have ended, and the others must still be cancelled
-            task.cancel(check=False)
 
 
 def _state(directory: Path, file: str) -> Mapping[str, Any] | None:

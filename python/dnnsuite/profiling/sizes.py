@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,29 +26,18 @@ from .._shown import size as shown_size
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
-from .throughput_request import SingleRun, check_limits, config_of, refuse_twice
+from .throughput_request import JobRequest, SingleRun, check_limits, config_of, refuse_twice
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(JobRequest):
     """Settings of an observation; equal requests can share a directory."""
 
-    job: str
-    batch_sizes: tuple[int, ...]
     metrics: str = "timeline"
     start_iteration: int = 10
     profile_iterations: int = 12
-    B: int = 0
     device: str = "cpu"
-    precision: str = "fp32"
-    threads: int | None = None
-    seed: int = 0
-    data: str = "auto"
-    dataroot: str | None = None
-    plugins: tuple[str, ...] = ()
-    timeout_s: float = 3600.0
     monitor: str = "auto"
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     def checked(self) -> Request:
         """Return the request with batch sizes and device resolved.
@@ -126,8 +115,7 @@ _FOUND = ("profile", "provenance", "process")
 
 
 def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
-    settings = {key: value for key, value in asdict(request).items() if key != "batch_sizes"}
-    settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+    settings = {key: value for key, value in request.to_dict().items() if key != "batch_sizes"}
     before = {"monitor": "auto", "options": {}}  # of directories that an earlier version began
     differing = sorted(key for key in settings if known and folder.state.get(key, before.get(key)) != settings[key])
     if differing:
@@ -263,17 +251,16 @@ def metrics(result: dict[str, Any]) -> pd.DataFrame:
     cost = result["profile"]["overhead"] or {}
     bounds = {"rate": (row["rate_low"], row["rate_high"]), "overhead_pct": (cost.get("low_pct"), cost.get("high_pct"))}
     lines = [
-        (name.removesuffix(" (%)"), row[name], *bounds.get(name, (None, None)), _unit(name, row["unit"]), meaning)
+        (
+            name.removesuffix(" (%)"), row[name], *bounds.get(name, (None, None)),
+            row["unit"] if name == "rate" else "bytes" if name.endswith("_bytes")
+            else "% of a step" if name.endswith("(%)") else "%",
+            meaning,
+        )
         for name, meaning in meanings.items()
         if row.get(name) is not None
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(lines, columns=["metric", "value", "low", "high", "unit", "definition"])
-
-
-def _unit(name: str, rate: str) -> str:
-    if name == "rate":
-        return rate
-    return "bytes" if name.endswith("_bytes") else "% of a step" if name.endswith("(%)") else "%"
 
 
 _MOST = 3
@@ -341,23 +328,18 @@ _WORDS = {"cpu": "machine", "cuda": "GPU"}
 
 def holders(device: str) -> list[Holder]:
     """List the processes that hold most of the device's memory, without this one; empty if unknown."""
-    found = _of_gpu() if device == "cuda" else _of_machine()
+    if device == "cuda":
+        rows = (line.split(", ") for line in _asked("--query-compute-apps=pid,process_name,used_memory"))
+        found = [
+            Holder(int(row[0]), Path(row[1]).name, int(row[2]) << 20)
+            for row in rows
+            if len(row) == 3 and row[0].isdigit() and row[2].isdigit()
+        ]
+    else:
+        running = (each.info for each in psutil.process_iter(["pid", "name", "memory_info"]))
+        found = [Holder(info["pid"], info["name"], info["memory_info"].rss) for info in running if info["memory_info"]]
     others = [each for each in found if each.pid != os.getpid() and each.bytes >= _LEAST_BYTES]
     return sorted(others, key=lambda each: -each.bytes)[:_MOST]
-
-
-def _of_machine() -> list[Holder]:
-    running = (each.info for each in psutil.process_iter(["pid", "name", "memory_info"]))
-    return [Holder(info["pid"], info["name"], info["memory_info"].rss) for info in running if info["memory_info"]]
-
-
-def _of_gpu() -> list[Holder]:
-    rows = (line.split(", ") for line in _asked("--query-compute-apps=pid,process_name,used_memory"))
-    return [
-        Holder(int(row[0]), Path(row[1]).name, int(row[2]) << 20)
-        for row in rows
-        if len(row) == 3 and row[0].isdigit() and row[2].isdigit()
-    ]
 
 
 def _room_bytes(device: str) -> int | None:

@@ -253,8 +253,7 @@ def _with_figures(
 
 
 def _memory(process: Mapping[str, Any]) -> Metric:
-    if "peak_cuda_bytes" in process:
-        what = "largest memory that torch's allocator gave out"
-        return Metric("memory/peak", process["peak_cuda_bytes"], "bytes", definition=what)
-    what = "largest resident set of the process"
-    return Metric("memory/peak", process["peak_rss_bytes"], "bytes", definition=what)
+    on_gpu = "peak_cuda_bytes" in process
+    what = "largest memory that torch's allocator gave out" if on_gpu else "largest resident set of the process"
+    peak = process["peak_cuda_bytes" if on_gpu else "peak_rss_bytes"]
+    return Metric("memory/peak", peak, "bytes", definition=what)

@@ -62,7 +62,29 @@ _FIRST_WINDOW = 100  # iterations that the original leaves out
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
+    """Settings of a job that is measured over batch sizes."""
+
+    job: str
+    batch_sizes: tuple[int, ...] = ()
+    B: int = 0
+    device: str = "auto"
+    precision: str = "fp32"
+    threads: int | None = None
+    seed: int = 0
+    data: str = "auto"
+    dataroot: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    plugins: tuple[str, ...] = ()
+    timeout_s: float = 3600.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as plain JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Request(JobRequest):
     """Settings of a measurement; equal requests share a directory.
 
     Attributes:
@@ -77,24 +99,12 @@ class Request:
         options: options of the job.
     """
 
-    job: str
-    batch_sizes: tuple[int, ...] = ()
     preset: str = "full"
     stop_iteration: int | None = None
     start_iteration: int | None = None
     repeats: int | None = None
     target: float | None = None
     budget_s: float | None = None
-    B: int = 0
-    device: str = "auto"
-    precision: str = "fp32"
-    threads: int | None = None
-    seed: int = 0
-    data: str = "auto"
-    dataroot: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    plugins: tuple[str, ...] = ()
-    timeout_s: float = 3600.0
 
     def with_options(self, texts: Sequence[str]) -> Request:
         """Return the request with options of the job, `NAME=VALUE`.
@@ -121,7 +131,9 @@ class Request:
         check_choice("--preset", self.preset, PRESETS)
         import_plugins(self.plugins, [os.getcwd()])
         Job = jobs.get(self.job)
-        quick = self.preset == "quick"
+        quick, start = self.preset == "quick", self.start_iteration
+        if self.stop_iteration is not None and start is None:
+            start = min(_FIRST_WINDOW, self.stop_iteration // 2)
         device = choose_device(self.device)
         made = replace(
             self,
@@ -131,16 +143,11 @@ class Request:
             repeats=self.repeats or (1 if self.stop_iteration else 2 if quick else 3),
             target=self.target or (0.05 if quick else 0.01),
             budget_s=self.budget_s or (4.0 if quick else 60.0),
-            start_iteration=self._start(),
+            start_iteration=start,
         )
         for size in made.batch_sizes:
             Job(made.config(size, 0))  # refuses what it does not take
         return made
-
-    def _start(self) -> int | None:
-        if self.stop_iteration is None or self.start_iteration is not None:
-            return self.start_iteration
-        return min(_FIRST_WINDOW, self.stop_iteration // 2)
 
     def _check(self) -> None:
         check_limits(self.threads, self.timeout_s)
@@ -198,10 +205,6 @@ class Request:
             self.preset,
             variables,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the request as plain JSON values."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
 _CHUNK = 10  # iterations of a turn, where their number is given
