@@ -82,9 +82,11 @@ def importance(table: pd.DataFrame, metric: str) -> dict[str, float]:
     found = {}
     for name in names:
         values: Any = table[name]  # a choice, or few values, divide the trials by itself; a range in thirds
-        few = not _is_number(values) or values.nunique() <= _PARTS
-        thirds = (values.rank(method="average").to_numpy() - 1) * _PARTS // len(values) if not few else None
-        groups = ranks.groupby(values.astype(str).to_numpy() if few else np.minimum(thirds, _PARTS - 1))
+        if not _is_number(values) or values.nunique() <= _PARTS:
+            parts = values.astype(str).to_numpy()
+        else:
+            parts = np.minimum((values.rank(method="average").to_numpy() - 1) * _PARTS // len(values), _PARTS - 1)
+        groups = ranks.groupby(parts)
         spread = len(table) - groups.ngroups
         within = float(groups.apply(lambda own: ((own - own.mean()) ** 2).sum()).sum())
         explained = 1 - within / spread * (len(table) - 1) / total if spread > 0 and total > 0 else 0.0
