@@ -105,7 +105,6 @@ TESTED_BY: dict[str, str] = {
     "_runs/record_parts.py": "_runs/test_record.py",
     "_runs/starters.py": "_runs/test_group.py",
     "_runs/turn_session.py": "workflow/test_metrics.py",
-    "_runs/turn_task.py": "workflow/toy_jobs.py",
     "workflow/runs.py": "workflow/test_phases.py",
     "_torch/autograd.py": "test_torch.py",
     "_torch/checkpoints.py": "test_torch.py",

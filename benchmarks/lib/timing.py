@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.monitor import all_cores
 from dnnsuite._runs.turn_session import Way, take_turns_here
 from dnnsuite._runs.turns import Goal
 from dnnsuite.errors import Error

@@ -21,7 +21,7 @@ from typing import Any
 
 from setting import cpu_clock
 
-from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.monitor import all_cores
 from dnnsuite._runs.turn_session import Way, take_turns_here
 from dnnsuite._runs.turns import Goal
 from dnnsuite.errors import Error

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.monitor import Cores
 from dnnsuite._runs.turn_session import take_turns_here
 from dnnsuite._runs.turns import Goal
 

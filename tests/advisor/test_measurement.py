@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.monitor import Cores
 from dnnsuite._runs.turn_session import Here
 from dnnsuite._runs.turns import Block, take_turns
 from dnnsuite.advisor.measurement import measure

@@ -16,11 +16,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from .group import GroupOutcome
-from .neighbours import Cores, Watch, cpu_tree_s
+from .monitor import Cores, Watch, cpu_tree_s
 from .rates import Steps, common_window, rate
-from .turn_task import LEAST_WARM_UP
 from .turn_workers import TurnWorkers
 from .turns import Block, Goal, Known, Rounds, take_turns
+from .worker import LEAST_WARM_UP
 
 Key = TypeVar("Key", bound=Hashable)
 

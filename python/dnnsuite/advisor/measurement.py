@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .._runs.neighbours import Cores, all_cores, free_cores
+from .._runs.monitor import Cores, all_cores, free_cores
 from .._runs.turn_session import Way, take_turns_here
-from .._runs.turn_task import settle
 from .._runs.turns import Goal
+from .._runs.worker import settle
 from .._torch_threads import torch_threads
 from ..errors import InvalidArgument
 from .advice import Limits, Measured

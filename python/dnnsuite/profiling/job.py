@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._runs.rates import write_samples
 from .._runs.spec import WorkerSpec
-from .._runs.turn_task import TurnTaker
-from .._runs.worker import Siblings
+from .._runs.worker import Siblings, TurnTaker
 from ..timing import now_ns
 from ..workflow.clocks import clock_for
 

@@ -22,7 +22,7 @@ from .._runs.group import Direct, GroupOutcome
 from .._runs.identity import identity_of
 from .._runs.interrupts import deferred, interruptible
 from .._runs.limits import memory_share_bytes
-from .._runs.neighbours import all_cores, free_cores
+from .._runs.monitor import all_cores, free_cores
 from .._runs.progress import Progress
 from .._runs.rates import SAMPLES_FILE, Steps, read_steps
 from .._runs.record import Metric, Moment, RunRecord, Samples

@@ -19,7 +19,7 @@ from .._runs.folder import PlanFolder
 from .._runs.group import Direct
 from .._runs.interrupts import deferred
 from .._runs.limits import memory_share_bytes
-from .._runs.neighbours import Cores
+from .._runs.monitor import Cores
 from .._runs.record import Kind, Moment, RunRecord, data_source, new_id
 from .._runs.spec import RESULT_FILE, SPEC_FILE, WorkerSpec, import_plugins
 from .._runs.turn_session import wait_policy

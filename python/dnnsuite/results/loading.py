@@ -18,8 +18,7 @@ from .._runs.reading import LOGS, RUN_FILE, ReadRun, output_directory, read_run,
 from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord, quality_text
 from ..errors import Error, InvalidArgument
 from .hfta import rows_of_hfta
-from .mila import rows_of_mila
-from .milabench import rows_of_milabench
+from .mila import rows_of_mila, rows_of_milabench
 from .table import SEPARATOR, Row, frame_of, read_csv
 
 _SAVED = "results.csv"  # the table that a workflow leaves beside its runs

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .._runs.failures import classify
-from .._runs.neighbours import all_cores, free_cores
+from .._runs.monitor import all_cores, free_cores
 from .._runs.turn_session import take_turns_here
 from .._runs.turns import FEWEST_PAIRS, Block, Goal, Known, Rounds
 from .._runs.words import choose_device

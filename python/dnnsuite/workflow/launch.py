@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .._files import OutputError
 from .._runs.group import Direct, GroupOutcome
 from .._runs.limits import memory_share_bytes
-from .._runs.neighbours import Cores
+from .._runs.monitor import Cores
 from .._runs.spec import WorkerSpec
 from .._runs.turn_session import wait_policy
 from .._runs.turn_workers import TurnWorkers, run_group

@@ -12,7 +12,7 @@ from .._lazy import pandas as pd
 from .._runs.failures import CLASSES
 from .._runs.folder import PlanFolder, final
 from .._runs.group import GroupOutcome
-from .._runs.neighbours import all_cores, free_cores
+from .._runs.monitor import all_cores, free_cores
 from .._runs.progress import Progress
 from .._runs.record import RunRecord
 from ..errors import Error, Unavailable
