@@ -245,14 +245,10 @@ def _parts_of_cpus(names: Sequence[str], threads: int) -> list[Share]:
 
 
 class OnShares(Direct):
-    """Starter of worker i on the i-th of some shares.
+    """Starter of worker i on the i-th of some shares."""
 
-    Args:
-        allowed_bytes: the most memory that each of them might have, as of :class:`Direct`.
-    """
-
-    def __init__(self, shares: Sequence[Share], allowed_bytes: int | None = None) -> None:
-        super().__init__(allowed_bytes)
+    def __init__(self, shares: Sequence[Share]) -> None:
+        super().__init__()
         self._shares = shares
 
     def start(

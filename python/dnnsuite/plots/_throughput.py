@@ -265,10 +265,9 @@ def _axis(ax: Axes, summary: pd.DataFrame) -> None:
 
 def _draw(ax: Axes, memory: Axes | None, curve: pd.DataFrame, name: str, marker: str) -> None:
     good = curve[curve["rate"] > 0]
-    rate = good["rate"].to_numpy(float)
-    ends = good[["rate_low", "rate_high"]].to_numpy(float).T
-    spread: Any = np.nan_to_num(np.abs(ends - rate))
-    (line, *_) = ax.errorbar(good["batch_size"], rate, yerr=spread, marker=marker, markersize=4, capsize=3, label=name)
+    (line, *_) = ax.errorbar(
+        good["batch_size"], good["rate"], yerr=_spread(good, "rate"), marker=marker, markersize=4, capsize=3, label=name
+    )
     for at in good.loc[good["knee"], "batch_size"]:
         ax.axvline(at, color=line.get_color(), linestyle=":", label=f"knee at {at}")
     bad = curve[~(curve["rate"] > 0)]

@@ -130,11 +130,6 @@ def _fewer_bytes(facts: Facts) -> str:
     return "; ".join([*ways, "fewer casts, copies and operators that read a tensor once more"])
 
 
-def _fewer_copies(facts: Facts) -> str:
-    pinned = "; copy from pinned memory with non_blocking=True" if facts.on_gpu else ""
-    return "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout" + pinned
-
-
 def _fewer_updates(facts: Facts) -> str:
     seen, in_one_pass = facts.optimizer, "dnnsuite.optim updates in one pass, also the models of an array"
     if facts.models:
@@ -166,7 +161,11 @@ _RULES: dict[str, _Share] = {
         _fewer_launches,
     ),
     "memory-bound": _Share(_MEMORY_BOUND, 25, _what_moves, _fewer_bytes),
-    "copies": _Share(("copy",), 10, "copies", _fewer_copies),
+    "copies": _Share(
+        ("copy",), 10, "copies",
+        lambda facts: "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout"
+        + ("; copy from pinned memory with non_blocking=True" if facts.on_gpu else ""),
+    ),
     "optimizer": _Share(("optimizer",), 10, "updates parameters", _fewer_updates),
     "compute-bound": _Share(_PRODUCTS, 50, "is matrix products and convolutions", _faster_products),
     "communication": _Share(

@@ -47,9 +47,11 @@ class Instrument(Protocol):
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the results of all windows as tables, by name; see :func:`define`."""
+        return {}
 
     def notes(self) -> list[str]:
         """Return remarks for the reader, for example dropped records, multiplexing or refusals."""
+        return []
 
     def close(self) -> None:
         """Release everything, also after a failure. It may be called more than once."""

@@ -118,9 +118,6 @@ class PhasesInstrument(HookInstrument):
         table = pd.DataFrame(self._rows, columns=list(PHASE_COLUMNS))
         return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
 
-    def notes(self) -> list[str]:
-        return []
-
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Context manager: its block is phase `name`, unless another is open."""

@@ -198,7 +198,11 @@ def _common(run: ReadRun) -> Row:
         seed_feed=record.feed, skipped_steps=record.skipped_steps, seed=record.seed, item=record.unit,
         disturbances=SEPARATOR.join(record.disturbances), message=record.verdict.message,
         started=record.started.utc, seconds=record.seconds, path=str(run.directory),
-        **_judged(record), **_machine(record),
+        isolation=record.isolation.level, page_cache=record.page_cache, hostname=record.machine.hostname,
+        cpu_model=record.machine.cpu_model, cpus=record.machine.cpus, gpus=", ".join(record.machine.gpus),
+        driver=record.machine.driver, system=record.machine.system, device_name=record.device.name,
+        torch=str(record.versions.get("torch") or ""), dnnsuite=str(record.versions.get("dnnsuite") or ""),
+        commit=record.commit, **_judged(record),
     )  # fmt: skip
 
 
@@ -211,18 +215,6 @@ def _judged(record: RunRecord) -> dict[str, Any]:
         return {"quality": quality_text(record), "weight": own}
     except (KeyError, TypeError, ValueError) as error:
         raise BadRecord(f"weight {weight!r} or quality {quality!r} is none that can be") from error
-
-
-def _machine(record: RunRecord) -> dict[str, Any]:
-    """Return the columns that say on what machine a run was made, how isolated, and with which versions."""
-    return {
-        "isolation": record.isolation.level, "page_cache": record.page_cache,
-        "hostname": record.machine.hostname, "cpu_model": record.machine.cpu_model,
-        "cpus": record.machine.cpus, "gpus": ", ".join(record.machine.gpus), "driver": record.machine.driver,
-        "system": record.machine.system,
-        "device_name": record.device.name, "torch": str(record.versions.get("torch") or ""),
-        "dnnsuite": str(record.versions.get("dnnsuite") or ""), "commit": record.commit,
-    }  # fmt: skip
 
 
 def _second(record: RunRecord) -> str:

@@ -306,6 +306,8 @@ def _row_of_process(path: Path, directory: Path, found: _Process) -> Row:
     repeats = [tag for tag in tags if _REPEAT.match(tag)]
     plan = hashlib.sha256(f"milabench:{directory.resolve()}".encode()).hexdigest()[:32]
     seconds = float(found.end.get("time", math.nan)) - float(found.start.get("time", math.nan))
+    began_s, cpu, own = found.start.get("time"), meta.get("cpu") or {}, (config.get("system") or {}).get("self") or {}
+    started = "" if began_s is None else datetime.fromtimestamp(float(began_s), timezone.utc).isoformat("T", "seconds")
     versions = meta.get("milabench") or {}
     return Row(
         job=str(config["name"]),
@@ -315,22 +317,13 @@ def _row_of_process(path: Path, directory: Path, found: _Process) -> Row:
         message=message, run="/".join([run, *repeats]), kind="milabench", plan=run, plan_id=plan,
         plan_path=str(directory), run_id=f"{plan}/{path.relative_to(directory).as_posix()}",
         share=_share(config, tags), job_version=str(versions.get("commit") or "")[:12],
-        batch_size=_batch_size(found.start.get("command") or ()), started=_started(found.start.get("time")),
-        seconds=seconds, path=str(path), **_machine(config, meta),
+        batch_size=_batch_size(found.start.get("command") or ()), started=started,
+        seconds=seconds, path=str(path), gpus=_gpu(config, meta),
+        hostname=str((meta.get("os") or {}).get("nodename") or own.get("hostname") or ""),
+        cpu_model=str(cpu.get("brand") or ""), cpus=count_of(cpu.get("count")),
+        driver=str(((meta.get("accelerators") or {}).get("system") or {}).get("DRIVER_VERSION") or ""),
+        torch=str((meta.get("pytorch") or {}).get("torch") or ""),
     )  # fmt: skip
-
-
-def _machine(config: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that say on what machine a process ran, and with which versions."""
-    cpu = meta.get("cpu") or {}
-    return {
-        "gpus": _gpu(config, meta),
-        "hostname": _hostname(config, meta),
-        "cpu_model": str(cpu.get("brand") or ""),
-        "cpus": count_of(cpu.get("count")),
-        "driver": str(((meta.get("accelerators") or {}).get("system") or {}).get("DRIVER_VERSION") or ""),
-        "torch": str((meta.get("pytorch") or {}).get("torch") or ""),
-    }
 
 
 def _share(config: Mapping[str, Any], tags: Sequence[str]) -> str:
@@ -357,14 +350,3 @@ def _gpu(config: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
     own = devices.get(str(config.get("device")))
     chosen = [own] if own else [*devices.values()]
     return ", ".join(dict.fromkeys(str(each.get("product") or "") for each in chosen))
-
-
-def _hostname(config: Mapping[str, Any], meta: Mapping[str, Any]) -> str:
-    own = (config.get("system") or {}).get("self") or {}
-    return str((meta.get("os") or {}).get("nodename") or own.get("hostname") or "")
-
-
-def _started(time_s: Any) -> str:
-    if time_s is None:
-        return ""
-    return datetime.fromtimestamp(float(time_s), tz=timezone.utc).isoformat(timespec="seconds")

@@ -359,16 +359,15 @@ def dcgm_rows(path: Path) -> list[MonitorRow]:
         table = pd.read_csv(regular(path))
         table = table.iloc[round(0.1 * len(table)) : round(0.9 * len(table))]
         table = table.assign(host_mem_usage=table["host_mem_total"].max() - table["host_mem_available"])
-        return [
-            _dcgm_row(path, table[field.name].astype("float64"), field)
-            for field in (*DCGM_FIELDS, *HOST_FIELDS)
-            if field.name in table
-        ]
-
-
-def _dcgm_row(path: Path, values: pd.Series[float], field: DcgmField) -> MonitorRow:
-    ours = values.dropna() * field.scale
-    return MonitorRow(
-        job="", kind="hfta", path=str(path.parent), of="gpu0" if field.of == "gpu" else field.of, metric=field.metric,
-        unit=field.unit, mean=ours.mean(), peak=ours.max(), total=ours.sum(), samples=len(ours),
-    )  # fmt: skip
+        rows = []
+        for field in (*DCGM_FIELDS, *HOST_FIELDS):
+            if field.name in table:
+                ours = table[field.name].astype("float64").dropna() * field.scale
+                rows.append(
+                    MonitorRow(
+                        job="", kind="hfta", path=str(path.parent), of="gpu0" if field.of == "gpu" else field.of,
+                        metric=field.metric, unit=field.unit, mean=ours.mean(), peak=ours.max(), total=ours.sum(),
+                        samples=len(ours),
+                    )
+                )  # fmt: skip
+        return rows
