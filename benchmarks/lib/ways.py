@@ -210,7 +210,7 @@ def measure(
         ways, Goal(rounds=rounds), cores=all_cores(), clock=clock, by_cpu_time=clock is cpu_clock, steps=steps,
         segment_s=segment_s, tell=lambda made: progress(f"round {max(map(len, made.blocks.values()))} of {rounds}"),
     )  # fmt: skip
-    if notes := {found.rounds.rate(name).disturbed for name in ways} - {""}:
+    if notes := {found.rate(name).disturbed for name in ways} - {""}:
         print(f"dnnsuite: not quiet: {min(notes)}", file=sys.stderr)
     return {name: [each / B for each in found.seconds(name)] for name in ways}
 

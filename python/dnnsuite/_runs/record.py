@@ -29,26 +29,8 @@ from .record_parts import (
 )
 
 __all__ = [
-    "FASTEST",
-    "KINDS",
-    "MISSED",
-    "VERSION",
-    "WITH_LOADER",
-    "BadRecord",
-    "Device",
-    "Isolation",
-    "Kind",
-    "Machine",
-    "Metric",
-    "Moment",
-    "RunRecord",
-    "Samples",
-    "Status",
-    "Verdict",
-    "checked",
-    "data_source",
-    "new_id",
-    "quality_text",
+    "FASTEST", "KINDS", "MISSED", "VERSION", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Kind", "Machine",
+    "Metric", "Moment", "RunRecord", "Samples", "Status", "Verdict", "checked", "data_source", "new_id", "quality_text",
 ]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own

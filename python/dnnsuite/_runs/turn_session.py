@@ -189,23 +189,6 @@ Way = Callable[[int], "float | None"]  # runs so many steps; CPU seconds of othe
 _MOST_STEPS = 100_000  # of a turn
 
 
-@dataclass
-class Here(Generic[Key]):
-    """Measurement in this process.
-
-    Attributes:
-        rounds: blocks of each way; rates are steps per second.
-        steps: steps of each way's turns.
-    """
-
-    rounds: Rounds[Key]
-    steps: dict[Key, int] = field(default_factory=dict)
-
-    def seconds(self, key: Key) -> list[float]:
-        """Return the seconds of a step in each round; all rounds, in their order."""
-        return [1 / block.rate for block in self.rounds.blocks[key] if block]
-
-
 def take_turns_here(
     ways: Mapping[Key, Way],
     goal: Goal,
@@ -219,8 +202,8 @@ def take_turns_here(
     steps: int | None = None,
     into: Rounds[Key] | None = None,
     tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
-) -> Here[Key]:
-    """Let functions take turns until the goal is reached.
+) -> Rounds[Key]:
+    """Let functions take turns until the goal is reached; rates are steps per second.
 
     Args:
         ways: each runs a number of steps, and has done so when it returns.
@@ -253,7 +236,7 @@ def take_turns_here(
         return lambda: "" if by_cpu_time else watch.disturbed(before, _own_s() - own_s)
 
     turns = {key: turn(key) for key in ways}
-    return Here(take_turns(turns, goal_on(cores, goal), baseline, into=into, watch=begin, tell=tell), counts)
+    return take_turns(turns, goal_on(cores, goal), baseline, into=into, watch=begin, tell=tell)
 
 
 def _as_long_as(segment_s: float, timed: Callable[[int], float]) -> int:

@@ -179,6 +179,10 @@ class Rounds(Generic[Key]):
         """Return a way's blocks after warm-up."""
         return self.blocks[key][self.warm_up :]
 
+    def seconds(self, key: Key) -> list[float]:
+        """Return the seconds of an item in each round; all rounds, in their order."""
+        return [1 / block.rate for block in self.blocks[key] if block]
+
     def rate(self, key: Key) -> Known:
         """Return the rate of a way over its undisturbed blocks, or over all of them where those are too few."""
         mine = self.counted(key)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .._lazy import numpy as np
 from .._shown import duration, interval, number, percent, ratio
 
 _BS = (1, 2, 4, 8, 16, 32, 64)
@@ -317,32 +318,17 @@ def fitted(points: Mapping[int, Measured], threads: int) -> StepTime:
 
 def _line(points: Mapping[int, Measured], lanes: int) -> StepTime:
     """Weighted least squares with weights `1 / t²`; neither coefficient is negative."""
-    xs = [math.ceil(B / lanes) for B in points]
-    ts = [point.seconds for point in points.values()]
-    weights = [1 / t**2 for t in ts]
-    total = sum(weights)
-    x0 = sum(w * x for w, x in zip(weights, xs, strict=True)) / total
-    t0 = sum(w * t for w, t in zip(weights, ts, strict=True)) / total
-    spread = sum(w * (x - x0) ** 2 for w, x in zip(weights, xs, strict=True))
-    both = sum(w * (x - x0) * (t - t0) for w, x, t in zip(weights, xs, ts, strict=True))
-    slope = max(0.0, both / spread) if spread > 0 else 0.0
+    x = np.array([math.ceil(B / lanes) for B in points])
+    t = np.array([point.seconds for point in points.values()])
+    weights = 1 / t**2
+    x0, t0 = (float(np.average(each, weights=weights)) for each in (x, t))
+    spread = float(weights @ (x - x0) ** 2)
+    slope = max(0.0, float(weights @ ((x - x0) * (t - t0))) / spread) if spread > 0 else 0.0
     fixed = t0 - slope * x0
     if fixed < 0:
-        fixed = 0.0
-        slope = sum(w * x * t for w, x, t in zip(weights, xs, ts, strict=True)) / sum(
-            w * x * x for w, x in zip(weights, xs, strict=True)
-        )
-    residual = [(fixed + slope * x) / t - 1 for x, t in zip(xs, ts, strict=True)]
-    freedom = max(1, len(xs) - 2)
-    scatter = math.sqrt(sum(r * r for r in residual) / freedom)
+        fixed, slope = 0.0, float(weights @ (x * t) / (weights @ x**2))
+    residual = (fixed + slope * x) / t - 1
+    scatter = math.sqrt(float(residual @ residual) / max(1, len(x) - 2))
     noise = sum(point.error for point in points.values()) / len(points) / _95_PERCENT
-    return StepTime(
-        fixed,
-        slope,
-        lanes,
-        math.hypot(scatter, noise),
-        x0,
-        spread,
-        max(points),
-        max(point.high / B for B, point in points.items()),
-    )
+    slowest_s = max(point.high / B for B, point in points.items())
+    return StepTime(fixed, slope, lanes, math.hypot(scatter, noise), x0, spread, max(points), slowest_s)

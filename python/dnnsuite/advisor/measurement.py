@@ -31,14 +31,13 @@ _FREE = 0.8  # of the free memory is used; the rest is for what else the process
 
 
 class Stepper(Protocol):
-    """One way to train: a plain model, or an array."""
-
-    @property
-    def settled(self) -> bool:
-        """True once steps run as all further ones will."""
+    """One way to train: a plain model, or an array. It may have `settled`, as :func:`settle` asks for."""
 
     def step(self) -> None:
-        """Train one step, and wait for it."""
+        """Train one step."""
+
+    def synchronize(self) -> None:
+        """Wait until all steps are done."""
 
     def close(self) -> None:
         """Free threads."""
@@ -91,13 +90,13 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS, budget_s: 
             open_ways.callback(steppers[B].close)
         for stepper in steppers.values():
             settle(stepper, _LEAST_WARM_UP)
-        ways: dict[Any, Way] = {B: _repeated(stepper.step) for B, stepper in steppers.items()}
+        ways: dict[Any, Way] = {B: _repeated(stepper, threads) for B, stepper in steppers.items()}
         if on_cpu and threads > 1:
-            ways["alone"] = _repeated(lambda: _with_one_thread(steppers[0].step))
+            ways["alone"] = _repeated(steppers[0], 1)
         found = take_turns_here(
             ways, Goal(budget_s=budget_s), 0, cores=cores, clock=_clock(threads if on_cpu else 0),
             by_cpu_time=by_cpu_time,
-        ).rounds  # fmt: skip
+        )  # fmt: skip
     rate = found.rate(0)
     plain = Measured(1 / rate.value, 1 / rate.high, 1 / rate.low)
     ratios = {name: found.ratio(name) for name in ways if name != 0}
@@ -118,10 +117,12 @@ def measure(subject: Subject, threads: int, Bs: tuple[int, ...] = BS, budget_s: 
     )
 
 
-def _repeated(step: Callable[[], None]) -> Way:
+def _repeated(stepper: Stepper, threads: int) -> Way:
     def run(steps: int) -> None:
-        for _ in range(steps):
-            step()
+        with torch_threads(threads):
+            for _ in range(steps):
+                stepper.step()
+                stepper.synchronize()
 
     return run
 
@@ -129,11 +130,6 @@ def _repeated(step: Callable[[], None]) -> Way:
 def _clock(threads: int) -> Callable[[], float]:
     """Choose the clock for this number of CPU threads; 0 for a GPU."""
     return time.process_time if threads == 1 else time.perf_counter
-
-
-def _with_one_thread(step: Callable[[], None]) -> None:
-    with torch_threads(1):
-        step()
 
 
 def _limits(subject: Subject, threads: int) -> Limits:
@@ -192,34 +188,15 @@ class JobSubject:
 
         self._kind, self._config, self.device = jobs.get(job, swept=True), config, config.device
 
-    def stepper(self, B: int, threads: int) -> _JobStepper:
-        return _JobStepper(self._made(B, threads))
-
     def plain_step(self) -> tuple[Callable[[], Any], Any]:
-        job = self._made(0, 0)
+        job = self.stepper(0, 0)
         return job.step, job.model
 
-    def _made(self, B: int, threads: int) -> Any:
+    def stepper(self, B: int, threads: int) -> Any:
         job = self._kind(replace(self._config, B=B, threads=threads or None))
         job.setup()
         job.hold_batches(_BATCHES)
         return job
-
-
-class _JobStepper:
-    def __init__(self, job: Any) -> None:
-        self._job = job
-
-    @property
-    def settled(self) -> bool:
-        return bool(getattr(self._job, "settled", True))
-
-    def step(self) -> None:
-        self._job.step()
-        self._job.synchronize()
-
-    def close(self) -> None:
-        self._job.close()
 
 
 class ModelsSubject:
@@ -300,8 +277,6 @@ def _several(models: Any) -> list[torch.nn.Module]:
 
 
 class _PlainStepper:
-    settled = True
-
     def __init__(self, model: Any, optimizer: Any, loss: Any, batch: Any, device: str) -> None:
         self._model, self._optimizer, self._loss, self._batch = model, optimizer, loss, batch
         self._on_gpu = device.startswith("cuda")
@@ -310,6 +285,8 @@ class _PlainStepper:
         self._optimizer.zero_grad(set_to_none=True)
         self._loss(self._model, *self._batch).backward()
         self._optimizer.step()
+
+    def synchronize(self) -> None:
         if self._on_gpu:
             import torch
 
@@ -334,6 +311,7 @@ class _ArrayStepper:
         trained = [held[id(p)] for group in own[0].param_groups for p in group["params"]]
         made = ArrayOptimizer.from_models(own, trained)
         self._runner = StepRunner(array, made, lambda array, *batch: array(0, *batch), threads=threads)
+        self.synchronize, self.close = self._runner.synchronize, self._runner.close
 
     @property
     def settled(self) -> bool:
@@ -341,7 +319,3 @@ class _ArrayStepper:
 
     def step(self) -> None:
         self._runner.step(*self._batch)
-        self._runner.synchronize()
-
-    def close(self) -> None:
-        self._runner.close()

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import host
+from .. import _files, host
 from ..errors import Error
 from ._finding import Finding, missing, ok, read, warning
 
@@ -315,7 +315,7 @@ _INSTRUCTION_SETS = ("generic", "avx2", "avx512", "neon")
 
 def cache_folder() -> Finding:
     """Check the cache folder by writing to it."""
-    place = Path(os.environ.get("DNNSUITE_CACHE") or os.path.expanduser("~/.cache/dnnsuite"))
+    place = _files.cache_folder()
     existing = next(folder for folder in (place, *place.parents) if folder.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as file:

@@ -108,7 +108,7 @@ class FeatureMaps:
 
         context = None
         if not self._open.forwards:
-            context = saved_tensors_hooks(self._pack, _unpack)
+            context = saved_tensors_hooks(self._pack, lambda tensor: tensor)
             context.__enter__()
         self._open.forwards.append(context)
         return context is not None
@@ -148,10 +148,6 @@ class FeatureMaps:
             if key not in self._live:
                 self._live[key] = (size, StorageWeakRef(storage))
         return tensor
-
-
-def _unpack(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 class MemoryLevel(NamedTuple):

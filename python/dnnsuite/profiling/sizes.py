@@ -18,15 +18,18 @@ from .. import host
 from .._files import read_json
 from .._lazy import pandas as pd
 from .._runs.folder import PROFILES_FILE, PlanFolder, final, opened
+from .._runs.group import Direct
 from .._runs.interrupts import interruptible
-from .._runs.record import Metric, RunRecord
+from .._runs.limits import memory_share_bytes
+from .._runs.record import Metric, Moment, RunRecord
 from .._runs.spec import RESULT_FILE, import_plugins
+from .._runs.turn_workers import run_group
 from .._runs.words import choose_device
 from .._shown import size as shown_size
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
-from .throughput_request import JobRequest, SingleRun, check_limits, config_of, refuse_twice
+from .throughput_request import JobRequest, SingleRun
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Request(JobRequest):
         from ..profiler.instrument import choose
         from .job import windows_of
 
-        check_limits(self.threads, self.timeout_s)
+        self.check_limits()
         import_plugins(self.plugins, [os.getcwd()])
         choose(self.metrics)  # before a job imports torch
         check_monitor(self.monitor)
@@ -58,10 +61,9 @@ class Request(JobRequest):
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
-        refuse_twice(sizes)
         made = replace(self, batch_sizes=tuple(sizes), device=device)
         for size in sizes:
-            Job(config_of(made, size))  # refuses what it does not take
+            Job(made.config(size))  # refuses what it does not take
         return made
 
 
@@ -130,31 +132,31 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
     """One batch size in a process of its own; its directory appears when it is complete."""
     # DCGM would hold the counters that a profile reads: only when it is asked for.
     monitor = Monitor(request.monitor, gpus=request.device == "cuda", counters=False)
-    single = SingleRun(
-        "profile",
-        f"profile of {request.job}",
-        "dnnsuite.profiling.job:observe",
-        request.job,
-        config_of(request, size),
-        {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")},
-        request.plugins,
-        request.timeout_s,
-        asdict(request),
-        variables=_environment(request),
-        monitor=monitor,
-    )
-
-    def figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> RunRecord:
-        rate = _rate(result)
-        return replace(
-            record,
-            items_per_step=float(result["profile"]["about"]["items_per_step"]) if record.ok else 0.0,
-            metrics=(rate,) if rate and record.ok else (),
+    details = {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")}
+    variables, memory, tick = _environment(request), memory_share_bytes(1), _ticker(say)
+    single = SingleRun("profile", "dnnsuite.profiling.job:observe", request, request.config(size), details, variables)
+    directory, started = folder.begin_run(_name(size)), Moment.now()
+    try:
+        with monitor:
+            outcome = run_group(
+                [single.spec(directory, memory)], [variables], request.timeout_s, Direct(memory),
+                tick=lambda: tick(directory), started=monitor.follow,
+            )  # fmt: skip
+        monitor.write(directory)
+        result = outcome.results[0] if outcome.workers else {}
+        run, rate = single.record(folder, started, outcome, result), _rate(result)
+        run = replace(
+            run,
+            items_per_step=float(result["profile"]["about"]["items_per_step"]) if run.ok else 0.0,
+            metrics=(rate,) if rate and run.ok else (),
             window=result.get("window", {}),
             details={**{name: result[name] for name in _FOUND if name in result}, "monitor": monitor.record()},
         )
-
-    return single.run(folder, _name(size), _ticker(say), figures)[0]
+        single.finish(folder, directory, run)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return run
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:

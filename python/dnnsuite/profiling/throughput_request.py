@@ -7,8 +7,7 @@ import hashlib
 import json
 import math
 import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,20 +15,16 @@ from typing import TYPE_CHECKING, Any
 from .. import host
 from .._runs import facts
 from .._runs.folder import PlanFolder
-from .._runs.group import Direct
 from .._runs.interrupts import deferred
-from .._runs.limits import memory_share_bytes
 from .._runs.monitor import Cores
 from .._runs.record import Kind, Moment, RunRecord, data_source, new_id
 from .._runs.spec import RESULT_FILE, SPEC_FILE, WorkerSpec, import_plugins
 from .._runs.turn_session import wait_policy
-from .._runs.turn_workers import run_group
 from .._runs.words import choose_device
 from ..errors import InvalidArgument, check_choice
 
 if TYPE_CHECKING:
     from ..jobs import JobConfig
-    from ..profiler.monitor import Monitor
 
 
 def parse_batch_sizes(text: str | None) -> tuple[int, ...]:
@@ -47,12 +42,6 @@ def parse_batch_sizes(text: str | None) -> tuple[int, ...]:
     if min(sizes) < 1:
         raise InvalidArgument(f"--batch-sizes {text!r}: a batch has one item or more")
     return sizes
-
-
-def refuse_twice(sizes: Sequence[int]) -> None:
-    """Raise InvalidArgument if a size is there twice."""
-    if len(set(sizes)) < len(sizes):
-        raise InvalidArgument(f"--batch-sizes: {','.join(map(str, sizes))} names one twice")
 
 
 PRESETS = ("quick", "full")
@@ -81,6 +70,25 @@ class JobRequest:
     def to_dict(self) -> dict[str, Any]:
         """Return the request as plain JSON values."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def config(self, size: int, **other: Any) -> JobConfig:
+        """Return the configuration of the job at one batch size; `other` is what differs from the request."""
+        from .. import jobs
+
+        same = {name: getattr(self, name) for name in _OF_THE_JOB}
+        return jobs.JobConfig(**{**same, "batch_size": size, "options": dict(self.options), **other})
+
+    def check_limits(self) -> None:
+        """Raise InvalidArgument for numbers that no process can have, or a batch size that is there twice."""
+        if self.threads is not None and self.threads < 1:
+            raise InvalidArgument(f"--threads {self.threads}: must be at least 1")
+        if not 0 < self.timeout_s < float("inf"):
+            raise InvalidArgument(f"--timeout {self.timeout_s}: must be a positive number of seconds")
+        if len(set(self.batch_sizes)) < len(self.batch_sizes):
+            raise InvalidArgument(f"--batch-sizes: {','.join(map(str, self.batch_sizes))} names one twice")
+
+
+_OF_THE_JOB = ("B", "device", "precision", "threads", "seed", "data", "dataroot")
 
 
 @dataclass(frozen=True)
@@ -146,12 +154,11 @@ class Request(JobRequest):
             start_iteration=start,
         )
         for size in made.batch_sizes:
-            Job(made.config(size, 0))  # refuses what it does not take
+            Job(made.config(size))  # refuses what it does not take
         return made
 
     def _check(self) -> None:
-        check_limits(self.threads, self.timeout_s)
-        refuse_twice(self.batch_sizes)
+        self.check_limits()
         for name, value in (("--repeats", self.repeats), ("--stop-iteration", self.stop_iteration)):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{name} {value}: must be at least 1")
@@ -178,10 +185,6 @@ class Request(JobRequest):
         """Turns of warm-up; 0 where a run warms up until it is settled."""
         return math.ceil((self.start_iteration or 0) / _CHUNK) if self.stop_iteration else 0
 
-    def config(self, size: int, repeat: int, threads: int | None = None) -> Any:
-        """Return the configuration of one process."""
-        return config_of(self, size, seed=self.seed + repeat, data_seed=self.seed, threads=threads or self.threads)
-
     def single(self, size: int, repeat: int, cores: Cores) -> SingleRun:
         """Return the run of one process, with no more threads than neighbours leave cores free."""
         threads = self.threads or host.num_threads()
@@ -193,17 +196,13 @@ class Request(JobRequest):
             variables["NVIDIA_TF32_OVERRIDE"] = "0"  # fp32 means fp32
         return SingleRun(
             "throughput",
-            f"throughput of {self.job}",
             "dnnsuite.profiling.job:rate",
-            self.job,
-            self.config(size, repeat, threads),
+            self,
+            self.config(size, seed=self.seed + repeat, data_seed=self.seed, threads=threads),
             {"warm_up": self.warm_up_blocks(), "cpus": list(cores.cpus) if cores.shared else None},
-            self.plugins,
-            self.timeout_s,
-            self.to_dict(),
+            variables,
             repeat,
             self.preset,
-            variables,
         )
 
 
@@ -231,96 +230,29 @@ def _preset_options(job: Any, preset: str, device: str) -> dict[str, Any]:
     return {name: value for name, value in getattr(job, "smoke", {}).items() if name not in _PROTOCOL}
 
 
-def check_limits(threads: int | None, timeout_s: float) -> None:
-    """Refuse numbers that no process can have.
-
-    Raises:
-        InvalidArgument: `threads` is below 1, or `timeout_s` no positive number.
-    """
-    if threads is not None and threads < 1:
-        raise InvalidArgument(f"--threads {threads}: must be at least 1")
-    if not 0 < timeout_s < float("inf"):
-        raise InvalidArgument(f"--timeout {timeout_s}: must be a positive number of seconds")
-
-
-Figures = Callable[[RunRecord, Mapping[str, Any], Path], RunRecord]
-
-
 @dataclass(frozen=True)
 class SingleRun:
     """One process of a measurement, and its part of the record.
 
     Attributes:
         task: `module:function` that does the work, with `details`.
-        plan: name of the plan in tables.
         variables: added to the environment.
-        monitor: samples the machine meanwhile; None for no samples.
     """
 
     kind: Kind
-    plan: str
     task: str
-    job: str
+    request: JobRequest
     config: JobConfig
     details: Mapping[str, Any]
-    plugins: tuple[str, ...]
-    timeout_s: float
-    asked: Mapping[str, Any]
+    variables: Mapping[str, str]
     repeat: int = 0
     preset: str = ""
-    variables: Mapping[str, str] = field(default_factory=dict)
-    monitor: Monitor | None = None
-
-    def run(
-        self, folder: PlanFolder, name: str, tick: Callable[[Path], None], figures: Figures
-    ) -> tuple[RunRecord, Path]:
-        """Make the run; return its record, a failed run's too, and its directory.
-
-        Args:
-            tick: called about ten times a second with the directory under way.
-            figures: (record without figures, what the worker wrote, its directory) → the record.
-        """
-        directory = folder.begin_run(name)
-        started = Moment.now()
-        try:
-            outcome = self._group(directory, tick)
-            result = outcome.results[0] if outcome.workers else {}
-            run = figures(self.record(folder, started, outcome, result), result, directory)
-            final = self.finish(folder, directory, run)
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
-        return run, final
 
     def spec(self, directory: Path, memory_bytes: int) -> WorkerSpec:
         """Return what the worker is told, which may reserve so much memory."""
-        limit = memory_bytes if self.config.device == "cpu" else None
-        return WorkerSpec(
-            self.task,
-            str(directory),
-            self.job,
-            self.config.to_dict(),
-            self.details,
-            self.plugins,
-            (os.getcwd(),),
-            limit,
-        )
-
-    def _group(self, directory: Path, tick: Callable[[Path], None]) -> Any:
-        memory = memory_share_bytes(1)
-        spec = self.spec(directory, memory)
-
-        def go(follow: Callable[[int], None] = lambda pid: None) -> Any:
-            return run_group(
-                [spec], [self.variables], self.timeout_s, Direct(memory), "end", lambda: tick(directory), follow
-            )
-
-        if self.monitor is None:
-            return go()
-        with self.monitor:
-            outcome = go(self.monitor.follow)
-        self.monitor.write(directory)
-        return outcome
+        limit, asked = memory_bytes if self.config.device == "cpu" else None, self.request
+        config, here = self.config.to_dict(), (os.getcwd(),)
+        return WorkerSpec(self.task, str(directory), asked.job, config, self.details, asked.plugins, here, limit)
 
     def finish(self, folder: PlanFolder, directory: Path, run: RunRecord) -> Path:
         """Write the record of a run; return its final directory."""
@@ -333,28 +265,18 @@ class SingleRun:
         """Return the record of a run, without its figures."""
         from .. import jobs
 
-        environment, config = facts.environment(), self.config
-        Job = jobs.get(self.job)
+        environment, config, asked = facts.environment(), self.config, self.request
+        Job = jobs.get(asked.job)
         return RunRecord(
-            id=new_id(), kind=self.kind, plan_id=folder.id, plan=self.plan, job=self.job,
+            id=new_id(), kind=self.kind, plan_id=folder.id, plan=f"{self.kind} of {asked.job}", job=asked.job,
             mode="hfta" if config.B else "serial", precision=config.precision, B=max(1, config.B),
             repeat=self.repeat, verdict=outcome.verdict, machine=facts.machine(environment["machine"]),
             device=facts.device(config.device, environment["machine"]), started=started, unit=Job.unit,
             seconds=outcome.seconds, job_version=version_of(Job, config.options), preset=self.preset,
             data=data_source(result.get("provenance")) or "unknown", seed=config.seed,
             batch_size=config.batch_size, threads=config.threads or 0, versions=environment["versions"],
-            commit=facts.commit(), asked=self.asked, resolved=config.to_dict(),
+            commit=facts.commit(), asked=asked.to_dict(), resolved=config.to_dict(),
         )  # fmt: skip
-
-
-def config_of(request: Any, size: int, **other: Any) -> JobConfig:
-    """Return the configuration of a request's job at one batch size; `other` is what differs from the request."""
-    from .. import jobs
-
-    same = {
-        name: getattr(request, name) for name in ("B", "device", "precision", "threads", "seed", "data", "dataroot")
-    }
-    return jobs.JobConfig(**{**same, "batch_size": size, "options": dict(request.options), **other})
 
 
 def version_of(job: type, options: Mapping[str, Any]) -> str:

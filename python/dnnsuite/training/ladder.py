@@ -181,7 +181,7 @@ def climb(
                     cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
                     by_cpu_time=cores.by_cpu_time, steps=steps, into=_continued(before or {}, ready, goal),
                     tell=lambda done: _note(done, rounds, tell, keep),
-                ).rounds  # fmt: skip
+                )  # fmt: skip
                 keep(_plain(found))
             _judge(ready, found, experiment.batch_size)
         for rung in ready:
