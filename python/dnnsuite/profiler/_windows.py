@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean
 from typing import NamedTuple
 
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument
-from ..timing import batch_means, now_ns, student_t
+from ..timing import batch_means, compare, now_ns
 from .instrument import Instrument, define
 
 
@@ -372,12 +372,8 @@ def _nearest(blocks: Sequence[tuple[str, list[float]]]) -> list[float] | None:
 
 def _half_of_steps(on: list[float], off: list[list[float]]) -> float:
     """Compute the half-width of Welch's interval for the difference of mean logarithms; NaN if a side has one step."""
-    sides = [[math.log(ns) for ns in side] for side in (on, [ns for each in off for ns in each])]
+    sides = on, [ns for each in off for ns in each]
     if min(map(len, sides)) < 2:
         return math.nan
-    squares = [variance(side) / len(side) for side in sides]
-    total = sum(squares)
-    if total == 0.0:
-        return 0.0
-    freedom = total**2 / sum(square**2 / (len(side) - 1) for square, side in zip(squares, sides, strict=True))
-    return student_t(0.95, max(1.0, freedom)) * math.sqrt(total)
+    found = compare(*sides, paired=False, independent=True)
+    return math.log(found.high / found.low) / 2
