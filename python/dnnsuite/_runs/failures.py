@@ -91,20 +91,17 @@ class KernelKill:
         return "oom", f"memory ran out in {where}, and the kernel killed a worker: {had}"
 
 
+_KINDS: dict[str, tuple[type[BaseException], ...]] = {
+    "nan": (NotFinite,), "invalid": (NotTraining,), "timeout": (TookTooLong,), "data": (StopIteration, BadData),
+    "unavailable": (Unavailable, ModuleNotFoundError), "refused": (InvalidArgument,),
+}  # fmt: skip
+
+
 def classify(error: BaseException) -> str:
     """Failure class of an exception that a job raised."""
-    if isinstance(error, NotFinite):
-        return "nan"
-    if isinstance(error, NotTraining):
-        return "invalid"
-    if isinstance(error, TookTooLong):
-        return "timeout"
-    if isinstance(error, (Unavailable, ModuleNotFoundError)):
-        return "unavailable"
-    if isinstance(error, (StopIteration, BadData)):
-        return "data"
-    if isinstance(error, InvalidArgument):
-        return "refused"
+    for failure, kinds in _KINDS.items():
+        if isinstance(error, kinds):
+            return failure
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, MemoryError) or "OutOfMemoryError" in names:  # torch's, without importing torch
         return "oom"

@@ -174,7 +174,7 @@ def with_copies(rows: Sequence[Row], together: Callable[[Row], object]) -> list[
     """Return the rows, with the number of copies that ran at once: one on each share of which there are results.
 
     Args:
-        together: what the rows of copies have in common.
+        together: function that returns the same for rows of copies.
     """
     shares: dict[object, set[str]] = {}
     for row in rows:

@@ -7,7 +7,7 @@ A rate is compared only with its like. Everything that pools or compares (summar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ def _of_suite(row: Values, usual: str) -> str:
 
 # What must agree for rates to be of the same thing on the same kind of machine. Two machines of one kind may be pooled:
 # a report on several nodes of a cluster does that.
-CONDITIONS = {
+CONDITIONS: dict[str, Callable[[Values], str]] = {
     "kind": lambda row: row["kind"],
     "job version": lambda row: row["job_version"][:32],
     "unit": lambda row: row["item"],
