@@ -96,8 +96,6 @@ def rates(summary: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Raises:
         InvalidArgument: no run finished, or none at a rate above zero.
     """
-    import numpy as np
-
     measured = summary[summary["rate"] > 0]
     if measured.empty:
         raise InvalidArgument("nothing to draw: no run finished")
@@ -162,8 +160,6 @@ def _load_over_B(ax: Axes, summary: pd.DataFrame, label: str) -> None:
 
 
 def _load_by_row(ax: Axes, summary: pd.DataFrame, label: str) -> None:
-    import numpy as np
-
     places = np.arange(len(summary))
     middle, low, high = (summary[name].to_numpy(float) for name in ("mean", "low", "high"))
     spread = [np.nan_to_num(middle - low), np.nan_to_num(high - middle)]
