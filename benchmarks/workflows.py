@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from dnnsuite import results
-from dnnsuite.results.gains import PER_CPU_SECOND
+from dnnsuite.results.batch_sizes import PER_CPU_SECOND
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from dnnsuite import _C
-from dnnsuite.doctor._software import TESTED_TORCH
+from dnnsuite.doctor._machine import TESTED_TORCH
 
 ROOT = Path(__file__).parent.parent
 FOLDER = Path(_C.__file__).parent

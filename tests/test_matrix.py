@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from dnnsuite.doctor._software import TESTED_TORCH
+from dnnsuite.doctor._machine import TESTED_TORCH
 
 SCRIPT = Path(__file__).parent.parent / ".ci/matrix"
 pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason="no part of a source distribution")

@@ -18,7 +18,7 @@ import parsed
 import torch_names
 from dnnsuite import _torch
 from dnnsuite._fuse.code.fused_attributes import INTERNAL
-from dnnsuite.doctor import _software
+from dnnsuite.doctor import _machine
 from dnnsuite.ops.torch_init import take_over
 from torch_names import load_without, own_names, private_names
 
@@ -201,10 +201,10 @@ def test_importing_leaves_torch_as_it_is():
 
 
 def test_doctor_lists_what_is_lost(monkeypatch):
-    assert _software.torch_names().status == ("warning" if LOST_HERE else "ok")
+    assert _machine.torch_names().status == ("warning" if LOST_HERE else "ok")
     copy = load_without(["torch._C._DisableTorchDispatch"])
     monkeypatch.setattr(_torch, "lost", copy.lost)
-    finding = _software.torch_names()
+    finding = _machine.torch_names()
     assert finding.status == "warning"
     assert "torch._C._DisableTorchDispatch is missing: steps run without capture" in finding.detail
 

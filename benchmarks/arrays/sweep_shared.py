@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lib"))
 import command
 
 from dnnsuite._runs.identity import Identity
-from dnnsuite._runs.trials import read_trials
+from dnnsuite._runs.reading import read_trials
 from dnnsuite.tuning import LogUniform, Random
 from dnnsuite.tuning.algorithms import Decision, Setting
 from dnnsuite.tuning.board import Board

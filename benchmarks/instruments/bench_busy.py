@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from dnnsuite import host, workflow
-from dnnsuite._runs.neighbours import free_cores
+from dnnsuite._runs.monitor import free_cores
 from dnnsuite.workflow import outputs
 
 WITHIN = 0.15  # half width of a conclusive run

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.monitor import all_cores
+from dnnsuite._runs.turn_session import Way, take_turns_here
 from dnnsuite._runs.turns import Goal
-from dnnsuite._runs.turns_here import Way, take_turns_here
 from dnnsuite.errors import Error
 
 if TYPE_CHECKING:

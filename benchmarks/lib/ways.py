@@ -21,9 +21,9 @@ from typing import Any
 
 from setting import cpu_clock
 
-from dnnsuite._runs.neighbours import all_cores
+from dnnsuite._runs.monitor import all_cores
+from dnnsuite._runs.turn_session import Way, take_turns_here
 from dnnsuite._runs.turns import Goal
-from dnnsuite._runs.turns_here import Way, take_turns_here
 from dnnsuite.errors import Error
 
 Seconds = dict[str, list[float]]
@@ -210,7 +210,7 @@ def measure(
         ways, Goal(rounds=rounds), cores=all_cores(), clock=clock, by_cpu_time=clock is cpu_clock, steps=steps,
         segment_s=segment_s, tell=lambda made: progress(f"round {max(map(len, made.blocks.values()))} of {rounds}"),
     )  # fmt: skip
-    if notes := {found.rounds.rate(name).disturbed for name in ways} - {""}:
+    if notes := {found.rate(name).disturbed for name in ways} - {""}:
         print(f"dnnsuite: not quiet: {min(notes)}", file=sys.stderr)
     return {name: [each / B for each in found.seconds(name)] for name in ways}
 

@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite import host
-from dnnsuite._runs.device import choose_device
+from dnnsuite._runs.words import choose_device
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 

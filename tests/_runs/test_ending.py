@@ -4,13 +4,12 @@ import sys
 
 import pytest
 
-from dnnsuite._runs.ending import attempt
-from dnnsuite._runs.failures import DISK_EXIT
-from dnnsuite._runs.plugins import import_plugins
+from dnnsuite._runs.failures import DISK_EXIT, attempt
+from dnnsuite._runs.spec import import_plugins
 
 CODE = """
 import atexit, sys
-from dnnsuite._runs.ending import leave
+from dnnsuite._runs.failures import leave
 
 sys.stdout = open(1, "w", buffering=4096, closefd=False)  # whatever PYTHONUNBUFFERED says
 atexit.register(print, "late")

@@ -13,8 +13,8 @@ import pytest
 
 from dnnsuite._files import OutputError, temporary_name
 from dnnsuite._runs.folder import PlanFolder, default_out, joined, opened, stamp
+from dnnsuite._runs.rates import Sample, write_samples
 from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Samples, Verdict, new_id
-from dnnsuite._runs.samples import Sample, write_samples
 from dnnsuite.errors import Error, InvalidArgument
 
 FILE = "state.json"

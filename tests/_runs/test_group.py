@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from children import assert_ends, children
+from dnnsuite import host
 from dnnsuite._files import OutputError
-from dnnsuite._runs import group as engine
-from dnnsuite._runs.group import Direct, GroupOutcome, InShares, OnFailure, run_group
+from dnnsuite._runs.group import Direct, GroupOutcome, InShares, OnFailure
 from dnnsuite._runs.spec import WorkerSpec
+from dnnsuite._runs.turn_workers import run_group
 from dnnsuite.errors import Error
 from dnnsuite.pin import Partition, Topology, make_plan
 from waiting import text_of
@@ -95,7 +96,7 @@ def killed_by_the_kernel(
         kills[0] += 1
         os.kill(pid, signal.SIGKILL)
 
-    monkeypatch.setattr(engine.host, "oom_kills", lambda: kills[0])
+    monkeypatch.setattr(host, "oom_kills", lambda: kills[0])
     killer = threading.Thread(target=kill)
     killer.start()
     outcome = run_group([spec_of("slow")], [{}], 60.0, Direct(allowed_bytes))

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from dnnsuite._runs.job_options import parse_options
+from dnnsuite._runs.words import parse_options
 from dnnsuite.errors import InvalidArgument
 
 DEFAULTS: dict[str, Any] = {"nhid": 512, "dropout": 0.1, "tied": False, "kind": "GRU", "widths": [1, 2]}

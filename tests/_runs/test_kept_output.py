@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 from pathlib import Path
 
-from dnnsuite._runs.kept_output import free_middle, keep_ends
+from dnnsuite._runs.limits import free_middle, keep_ends
 
 
 def test_what_is_short_stays(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from dnnsuite import workflow
-from dnnsuite._runs.modes import MODES
+from dnnsuite._runs.record_parts import MODES
 
 
 def test_every_name_is_a_mode_of_workflows_in_this_order() -> None:

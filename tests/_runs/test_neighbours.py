@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite._runs.neighbours import Cores, Watch, all_cores, cpu_tree_s, free_cores
+from dnnsuite._runs.monitor import Cores, Watch, all_cores, cpu_tree_s, free_cores
 from waiting import wait_for
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-from dnnsuite._runs.order import ordered
+from dnnsuite._runs.words import ordered
 from dnnsuite.errors import InvalidArgument
 
 KEYS = [f"job{i}" for i in range(19)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite._runs.plugins import import_plugins
+from dnnsuite._runs.spec import import_plugins
 from dnnsuite.errors import InvalidArgument
 
 
@@ -15,7 +15,7 @@ def test_a_plugin_in_a_folder_registers_its_workload(tmp_path: Path) -> None:
     )
     program = f"""
 from dnnsuite import jobs
-from dnnsuite._runs.plugins import import_plugins
+from dnnsuite._runs.spec import import_plugins
 import_plugins(["my_plugin"], [{str(tmp_path)!r}])
 print(jobs.get("mine").__name__)
 """

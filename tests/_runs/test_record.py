@@ -129,7 +129,7 @@ def test_the_source_of_data(provenance: Any, source: str) -> None:
         (("device", "uuids"), [None], "uuids of the device is"),
         (("disturbances",), "contaminated", "disturbances is 'contaminated': not a list"),
         (("metrics",), [{"name": "throughput", "value": 10**400, "unit": "s"}], "value has 401 digits"),
-        (("machine", "cpu_model"), 7, "machine's cpu_model is 7: not a text"),
+        (("machine", "cpu_model"), 7, "cpu_model of the machine is 7: not a text"),
         (("machine", "cpus"), {}, "cpus is {}"),
         (("versions",), {"torch": 2.13}, "version of torch is 2.13: not a text"),
         (("metrics",), [{"name": 1, "value": 1.0, "unit": "s"}], "name of a metric is 1"),

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dnnsuite._runs.failures import CLASSES
+from dnnsuite._runs.folder import final, refuse_other_settings
 from dnnsuite._runs.record import Device, Machine, Moment, RunRecord, Verdict
-from dnnsuite._runs.resume import final, refuse_other_settings
 from dnnsuite.errors import InvalidArgument
 
 RUN = RunRecord(

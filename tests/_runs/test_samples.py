@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite._runs.samples import Sample, read_steps, samples_text, write_samples
+from dnnsuite import results
+from dnnsuite._runs.rates import Sample, read_steps, samples_text, write_samples
 from dnnsuite.errors import Error
-from dnnsuite.results import samples
 
 
 def test_one_header_for_every_kind_of_run(tmp_path: Path) -> None:
@@ -48,16 +48,16 @@ def test_damaged_samples_are_named(content: str | None, tmp_path: Path) -> None:
 def test_edited_samples_are_refused_by_both_readers(change: tuple[str, str], tmp_path: Path) -> None:
     path = tmp_path / "samples.csv"
     write_samples(tmp_path, [Sample(0, 5, 9, 16.0, "warmup"), Sample(1, 9, 20, 37.5, "train", "contended")])
-    assert list(samples.steps(tmp_path)["items"]) == [16.0, 37.5]
+    assert list(results.steps(tmp_path)["items"]) == [16.0, 37.5]
     lines = path.read_text().splitlines()
     edited = (
         [line.replace(*change) for line in lines] if change[1] else [line for line in lines if change[0] not in line]
     )
     path.write_text("\n".join([*edited, ""]))
-    for read in (lambda: read_steps(path), lambda: samples.steps(tmp_path)):
+    for read in (lambda: read_steps(path), lambda: results.steps(tmp_path)):
         with pytest.raises(
             Error, match=r"samples\.csv: line \d was changed, or a line was removed.*take out the column"
         ):
             read()
     path.write_text("\n".join([line.rpartition(",")[0] for line in edited] + [""]))  # as a user may take it
-    assert len(samples.steps(tmp_path)) == len(edited) - 1
+    assert len(results.steps(tmp_path)) == len(edited) - 1

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dnnsuite import host
-from dnnsuite._runs.shares import OnShares, Share, shares_of
+from dnnsuite._runs.starters import OnShares, Share, shares_of
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 

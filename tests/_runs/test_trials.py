@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dnnsuite._files import OutputError
-from dnnsuite._runs.trials import Lines, TrialLog, read_trials
+from dnnsuite._runs.reading import Lines, TrialLog, read_trials
 from dying_writes import in_child
 from result_tables import a_record
 

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from dnnsuite.advisor.advice import concluded
-from dnnsuite.advisor.prediction import Limits, Measured
+from dnnsuite.advisor.advice import Limits, Measured, concluded
 
 NO_LIMITS = Limits()
 

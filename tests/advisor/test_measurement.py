@@ -6,9 +6,8 @@ import time
 import pytest
 import torch
 
-from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.monitor import Cores
 from dnnsuite._runs.turns import Block, take_turns
-from dnnsuite._runs.turns_here import Here
 from dnnsuite.advisor.measurement import measure
 
 
@@ -36,6 +35,9 @@ class Sleeps:
                 end = time.process_time() + slow + (1e-3 if B == 0 else 0.5e-3 + 0.25e-3 * B)
                 while time.process_time() < end:
                     pass
+
+            def synchronize(self):
+                pass
 
             def close(self):
                 subject.closed.append(B)
@@ -85,7 +87,7 @@ def test_no_more_threads_are_used_than_neighbours_leave_free(monkeypatch):
 
 def test_steps_beside_neighbours_are_not_known(monkeypatch):
     def busy(ways, goal, baseline, **_):
-        return Here(take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline))
+        return take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline)
 
     monkeypatch.setattr("dnnsuite.advisor.measurement.take_turns_here", busy)
     found = measure(Sleeps(), threads=2, Bs=(1,), budget_s=0.5)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from dnnsuite.advisor.prediction import Limits, Measured, fitted
+from dnnsuite.advisor.advice import Limits, Measured, fitted
 
 
 def exactly(law, Bs=(1, 2, 4), error=0.0):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tiny_workloads  # registers blobs
-from dnnsuite.advisor.subjects import JobSubject, ModelsSubject
+from dnnsuite.advisor.measurement import JobSubject, ModelsSubject
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import JobConfig
 

@@ -5,7 +5,7 @@ import bench_busy
 import pytest
 from bench_busy import Told, beside, judged, table
 
-from dnnsuite._runs.neighbours import cpu_tree_s
+from dnnsuite._runs.monitor import cpu_tree_s
 from waiting import wait_for
 
 TRUTH = {"1": {"hfta fp32 B=4": 2.0}, "2": {"hfta fp32 B=4": 2.8}}

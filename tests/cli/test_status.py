@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from dnnsuite._runs.interrupts import Interrupted
-from dnnsuite._runs.plugins import import_plugins
+from dnnsuite._runs.spec import import_plugins
 from dnnsuite.cli._status import FAILED, USAGE, reporting
 from dnnsuite.errors import InvalidArgument
 

@@ -4,7 +4,7 @@
 import pytest
 
 from dnnsuite.cluster import adopt_step
-from dnnsuite.cluster.step import first_host
+from dnnsuite.cluster.submit import first_host
 from dnnsuite.errors import InvalidArgument
 
 STEP = {

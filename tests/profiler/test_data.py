@@ -11,8 +11,8 @@ import pytest
 from dnnsuite.profiler import define, definitions
 from dnnsuite.profiler._windows import STEP_COLUMNS, LoopStep
 from dnnsuite.profiler.data import derived, read, within
-from dnnsuite.profiler.files import save
 from dnnsuite.profiler.summary import rate, record, summary
+from dnnsuite.profiler.trace import save
 from profiler_loops import Operators
 
 MS = 1_000_000

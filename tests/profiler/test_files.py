@@ -10,8 +10,8 @@ from matplotlib.image import imread
 
 from dnnsuite import profiler
 from dnnsuite._files import OutputError
-from dnnsuite.profiler._op_classes import CLASSES
-from dnnsuite.profiler.files import bars, colour, timeline
+from dnnsuite.profiler._breakdown import CLASSES
+from dnnsuite.profiler.trace import bars, colour, timeline
 from profiler_loops import Operators, loop
 
 

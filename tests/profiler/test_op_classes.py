@@ -2,7 +2,7 @@
 """Every class that operators and kernels are told by has a meaning."""
 
 from dnnsuite.profiler import activity
-from dnnsuite.profiler._op_classes import CLASSES, TRANSPARENT, meaning
+from dnnsuite.profiler._breakdown import CLASSES, TRANSPARENT, meaning
 from dnnsuite.profiler.cpu import _classes
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dnnsuite.profiler.operators import BETWEEN, analyse_operators, operator_table
+from dnnsuite.profiler.data import BETWEEN, analyse_operators, operator_table
 
 
 def table():

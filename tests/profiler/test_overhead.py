@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.profiler._overhead import overhead
-from dnnsuite.profiler._windows import LoopStep
+from dnnsuite.profiler._windows import LoopStep, overhead
 
 
 def steps(*blocks):

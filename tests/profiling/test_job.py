@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite import jobs
-from dnnsuite._runs.samples import read_steps
+from dnnsuite._runs.rates import read_steps
 from dnnsuite._runs.spec import WorkerSpec
 from dnnsuite._runs.worker import Siblings
 from dnnsuite.errors import InvalidArgument

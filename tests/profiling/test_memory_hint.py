@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from dnnsuite.profiling import memory_hint
-from dnnsuite.profiling.memory_hint import Holder, fitting_batch_size, hint, holders
+from dnnsuite.profiling import sizes
+from dnnsuite.profiling.sizes import Holder, fitting_batch_size, hint, holders
 
 GIB = 1 << 30
 
@@ -32,7 +32,7 @@ def result(size, failure=None, peak=0):
 
 
 def test_only_memory_that_ran_out_has_a_hint(monkeypatch):
-    monkeypatch.setattr(memory_hint.host, "available_memory_bytes", lambda: 10 * GIB)
+    monkeypatch.setattr(sizes.host, "available_memory_bytes", lambda: 10 * GIB)
     assert hint([result(8, peak=GIB), result(16, "crash")], "cpu") == []
     said = "\n".join(hint([result(8, peak=2 * GIB), result(16, peak=3 * GIB), result(128, "oom")], "cpu"))
     assert "10.0 GiB are free" in said

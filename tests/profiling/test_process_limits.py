@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiling.throughput_request import check_limits
+from dnnsuite.profiling.throughput_request import JobRequest
 
 
 @pytest.mark.parametrize(
@@ -17,9 +17,14 @@ from dnnsuite.profiling.throughput_request import check_limits
 )
 def test_impossible_limits_are_refused(threads: int | None, timeout_s: float, said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
-        check_limits(threads, timeout_s)
+        JobRequest("toy_reg", threads=threads, timeout_s=timeout_s).check_limits()
 
 
 def test_possible_ones_are_not() -> None:
-    check_limits(None, 0.5)
-    check_limits(1, 3600.0)
+    JobRequest("toy_reg", timeout_s=0.5).check_limits()
+    JobRequest("toy_reg", (1, 2), threads=1).check_limits()
+
+
+def test_a_size_twice() -> None:
+    with pytest.raises(InvalidArgument, match="1,2,1 names one twice"):
+        JobRequest("toy_reg", (1, 2, 1)).check_limits()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from dnnsuite import jobs
-from dnnsuite.profiling.single_run import version_of
+from dnnsuite.profiling.throughput_request import version_of
 
 
 def test_another_option_is_another_version() -> None:

@@ -144,7 +144,7 @@ def test_what_is_there_is_not_made_again_and_a_size_that_cannot_run_is_tried_onc
 
 
 def test_until_the_rate_is_known(tmp_path: Path) -> None:
-    request = Request("toy_reg", (16,), "quick", target=0.5, budget_s=60.0, repeats=1, threads=1).checked()
+    request = Request("toy_reg", (16,), preset="quick", target=0.5, budget_s=60.0, repeats=1, threads=1).checked()
     table = measure(request, tmp_path / "out", quiet=True)
     assert table["status"].tolist() == ["ok"]
     (run,) = read_runs(tmp_path / "out" / "runs")[0]

@@ -3,7 +3,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.profiling.throughput_request import TBD_SIZES, Request, parse_batch_sizes, refuse_twice
+from dnnsuite.profiling.throughput_request import TBD_SIZES, Request, parse_batch_sizes
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_defaults_are_the_originals() -> None:
 
 
 def test_options_are_those_of_the_job() -> None:
-    request = Request("imagenet-resnet50", (2,), "quick").with_options(["width=2", "enable_nhwc=yes"]).checked()
+    request = Request("imagenet-resnet50", (2,), preset="quick").with_options(["width=2", "enable_nhwc=yes"]).checked()
     assert request.options["width"] == 2
     assert request.options["enable_nhwc"] is True
     assert request.options["image_size"] == 64
@@ -60,9 +60,3 @@ def test_anything_else_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(InvalidArgument, match="--batch-sizes") as caught:
         parse_batch_sizes(text)
     assert repr(text) in str(caught.value)
-
-
-def test_a_size_twice() -> None:
-    refuse_twice([1, 2])
-    with pytest.raises(InvalidArgument, match="1,2,1 names one twice"):
-        refuse_twice([1, 2, 1])

@@ -8,7 +8,7 @@ import pytest
 
 from dnnsuite import report
 from dnnsuite.errors import Unavailable
-from dnnsuite.report._pdf import browser
+from dnnsuite.report._html import browser
 from report_runs import record
 
 needs_browser = pytest.mark.skipif(browser() is None, reason="no browser to print with")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dnnsuite import results
-from dnnsuite.results.gains import PER_CPU_SECOND
+from dnnsuite.results.batch_sizes import PER_CPU_SECOND
 from result_tables import table
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dnnsuite.errors import Error
-from dnnsuite.results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS, dcgm_rows, rows_of_dcgm
+from dnnsuite.results.monitor import DCGM_FIELDS, HOST_FIELDS, dcgm_rows, rows_of_dcgm
 from result_tables import write_dcgm
 
 

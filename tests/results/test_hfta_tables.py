@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.results.hfta_monitor import DCGM_FIELDS, HOST_FIELDS
 from dnnsuite.results.hfta_tables import HftaPoint, HftaRuns, dcgm_value, hfta_table, hfta_throughput, runs_below
+from dnnsuite.results.monitor import DCGM_FIELDS, HOST_FIELDS
 from result_tables import a_record, write_dcgm, write_monitored, write_record
 
 

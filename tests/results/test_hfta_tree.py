@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite import results
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.results.hfta_tree import dcgm_table, hfta_folder, refuse_other_tree
+from dnnsuite.results.hfta_tables import dcgm_table, hfta_folder, refuse_other_tree
 from result_tables import a_record, row, write_monitored
 
 SAMPLES = [(0.0, 5.0), (1.0, 10.0), (2.0, 20.0), (3.0, 60.0)]

@@ -9,7 +9,7 @@ from dnnsuite import results
 from dnnsuite._runs.record import Machine
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.results import UnlikeRuns
-from dnnsuite.results.machine_load import load_monitors, summarize_monitors
+from dnnsuite.results.monitor import load_monitors, summarize_monitors
 from result_tables import FIXTURES, write_dcgm, write_monitored
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dnnsuite._runs.reading import ReadRun
 from dnnsuite._runs.record import BadRecord, Metric, Verdict
-from dnnsuite.results.records import rows_of_record
+from dnnsuite.results.loading import rows_of_record
 from dnnsuite.results.table import Row
 from result_tables import a_record
 

@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite import results
 from dnnsuite.errors import Error
-from dnnsuite.results.samples import SAMPLE_COLUMNS
+from dnnsuite.results.monitor import SAMPLE_COLUMNS
 from result_tables import FIXTURES
 
 

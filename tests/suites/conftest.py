@@ -9,7 +9,7 @@ import pytest
 
 from dnnsuite import suites
 from dnnsuite._C import read_hierarchies
-from dnnsuite._runs.plugins import import_plugins
+from dnnsuite._runs.spec import import_plugins
 from dnnsuite.suites import Finished
 
 HERE = str(Path(__file__).parent)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite._runs.samples import Sample
+from dnnsuite._runs.rates import Sample
 from dnnsuite.suites._figures import figures, samples
 from dnnsuite.suites._method import Observations
 

@@ -39,7 +39,7 @@ _READ_AT_START = ("GLIBC_", "GOMP_", "KMP_", "LD_", "MALLOC_", "MKL_", "OMP_", "
 _WAITING = {"GOMP_SPINCOUNT": "0", "KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}  # changes no result
 _TAKEN_OVER = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "PYTHONPATH", *_WAITING)
 _IMPORTED = (
-    "torch._dynamo", "torch.utils.data", "dnnsuite._C", "dnnsuite._runs.ending", "dnnsuite._runs.plugins",
+    "torch._dynamo", "torch.utils.data", "dnnsuite._C", "dnnsuite._runs.failures", "dnnsuite._runs.spec",
     "dnnsuite._runs.spec", "dnnsuite.jobs.model_parts", "dnnsuite.nn", "dnnsuite.optim", "dnnsuite.suites.tasks",
     "dnnsuite.tuning.device_task", "dnnsuite.workflow.device_task", "dnnsuite.workflow.tasks",
 )  # fmt: skip

@@ -59,7 +59,7 @@ def app(folder: Path, checks: Path) -> None:
 def python_files(folder: Path, python: Path) -> set[Path]:
     """What importing takes: Python, its modules in use, and what those need."""
     code = (
-        "import sys, traceback, encodings.ascii, dnnsuite.pin, dnnsuite.pin._guard\n"
+        "import sys, traceback, encodings.ascii, dnnsuite.pin, dnnsuite.pin._groups\n"
         "print(*{m.__file__ for m in sys.modules.values() if getattr(m, '__file__', None)}, sep='\\n')"
     )
     done = subprocess.run(

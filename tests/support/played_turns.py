@@ -2,7 +2,6 @@
 """Turns of an advice's ways that last what a law says: advice for a machine that nobody disturbs, in no time."""
 
 from dnnsuite._runs.turns import Block, take_turns
-from dnnsuite._runs.turns_here import Here
 
 
 def seconds(way):
@@ -18,6 +17,6 @@ def play(monkeypatch):
             ways[name](1)
             return Block(1 / seconds(name))
 
-        return Here(take_turns({name: lambda number, name=name: turn(name) for name in ways}, goal, baseline))
+        return take_turns({name: lambda number, name=name: turn(name) for name in ways}, goal, baseline)
 
     monkeypatch.setattr("dnnsuite.advisor.measurement.take_turns_here", played)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from dnnsuite._runs.turns import Block, take_turns
-from dnnsuite._runs.turns_here import Here
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Data, Settings, find_data
 from dnnsuite.training.ladder import RUNGS, Rung, climb, of_configuration, of_job, save_ladder, table
@@ -24,7 +23,7 @@ def quiet(monkeypatch):
 
 def test_what_neighbours_disturbed_is_inconclusive_and_says_so(data, monkeypatch):
     def busy(ways, goal, baseline, **_):
-        return Here(take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline))
+        return take_turns({name: lambda i: Block(1.0, "others") for name in ways}, goal, baseline)
 
     monkeypatch.setattr("dnnsuite.training.ladder.take_turns_here", busy)
     rungs = climb(of_configuration(SETTINGS, data), rungs=("fp32", "+amp"), device="cpu", rounds=8, steps=1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
+from dnnsuite._runs.rates import Sample
 from dnnsuite._runs.record import Moment, RunRecord, Verdict
-from dnnsuite._runs.samples import Sample
 from dnnsuite.training.processes import Processes
 from dnnsuite.training.record import record_of, throughput
 from tiny_training import experiment

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dnnsuite._runs.plugins import import_plugins
+from dnnsuite._runs.spec import import_plugins
 from dnnsuite.workflow import WorkflowReport
 from dnnsuite.workflow.sweep import run
 

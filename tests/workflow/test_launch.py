@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.monitor import Cores
 from dnnsuite.workflow import launch
 from dnnsuite.workflow.launch import MAX_PROCESSES, Launcher, Point, hyperparameters, replica_directories
 from dnnsuite.workflow.settings import WorkflowSettings, resolve

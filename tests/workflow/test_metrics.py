@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from dnnsuite._runs.neighbours import Cores
+from dnnsuite._runs.monitor import Cores
 from dnnsuite._runs.rates import Steps
 from dnnsuite._runs.record import Metric
 from dnnsuite._runs.turn_session import Session, Turn

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dnnsuite._runs.samples import read_steps
+from dnnsuite._runs.rates import read_steps
 from dnnsuite._runs.spec import WorkerSpec
 from dnnsuite.jobs import JobConfig
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from dnnsuite._runs.failures import NotFinite
-from dnnsuite._runs.samples import write_samples
+from dnnsuite._runs.rates import write_samples
 from dnnsuite._runs.spec import WorkerSpec
-from dnnsuite._runs.turn_task import TurnTaker
-from dnnsuite._runs.worker import Siblings
+from dnnsuite._runs.worker import Siblings, TurnTaker
 from dnnsuite.errors import BadData
 from dnnsuite.jobs import Job, JobConfig, register
 from dnnsuite.workflow.clocks import clock_for

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Classes of failure: why a run did not end well, in one word."""
+"""Classes of failure: why a run did not end well, in one word; and the end of a worker, with a result and a status."""
 
 from __future__ import annotations
 
 import errno
+import gc
+import os
 import re
+import resource
 import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
+from .._files import OutputError
 from ..errors import BadData, Error, InvalidArgument, Unavailable
+from .spec import said_of_plugin
 
 RESULT_EXIT = 1  # a worker that failed and wrote why
 DISK_EXIT = 74  # a worker that could not write its results (EX_IOERR of <sysexits.h>)
@@ -81,20 +91,17 @@ class KernelKill:
         return "oom", f"memory ran out in {where}, and the kernel killed a worker: {had}"
 
 
+_KINDS: dict[str, tuple[type[BaseException], ...]] = {
+    "nan": (NotFinite,), "invalid": (NotTraining,), "timeout": (TookTooLong,), "data": (StopIteration, BadData),
+    "unavailable": (Unavailable, ModuleNotFoundError), "refused": (InvalidArgument,),
+}  # fmt: skip
+
+
 def classify(error: BaseException) -> str:
     """Failure class of an exception that a job raised."""
-    if isinstance(error, NotFinite):
-        return "nan"
-    if isinstance(error, NotTraining):
-        return "invalid"
-    if isinstance(error, TookTooLong):
-        return "timeout"
-    if isinstance(error, (Unavailable, ModuleNotFoundError)):
-        return "unavailable"
-    if isinstance(error, (StopIteration, BadData)):
-        return "data"
-    if isinstance(error, InvalidArgument):
-        return "refused"
+    for failure, kinds in _KINDS.items():
+        if isinstance(error, kinds):
+            return failure
     names = {kind.__name__ for kind in type(error).__mro__}
     if isinstance(error, MemoryError) or "OutOfMemoryError" in names:  # torch's, without importing torch
         return "oom"
@@ -133,3 +140,55 @@ def classify_exit(returncode: int, stderr: str, kernel_kill: KernelKill | None =
         return "oom", last
     name = signal.Signals(-returncode).name if returncode < 0 else f"exit status {returncode}"
     return "crash", f"{last} ({name})" if last else f"the worker ended with {name} and no message"
+
+
+Result = dict[str, Any]
+
+
+def attempt(body: Callable[[], Result], classify: Callable[[BaseException], str]) -> Result:
+    """Call `body`; return its findings with status ok, or status failed, failure (as `classify` says) and message.
+
+    Raises:
+        OutputError: the disk is full; nothing else passes through.
+    """
+    try:
+        return {"status": "ok", **body()}
+    except OutputError:
+        raise
+    except BaseException as error:
+        with suppress(OSError):
+            traceback.print_exc()
+        if disk_full(error):
+            raise OutputError(str(error)) from error
+        failure = classify(error)
+        own = "" if failure == "oom" or isinstance(error, Error) else said_of_plugin(error)  # memory ends anywhere
+        message = own[:500] or (str(error).splitlines() or [""])[0][:500] or type(error).__name__
+        failed = {"status": "failed", "failure": failure, "message": message}
+    # Out of the except block: the traceback held the job's tensors. Writing needs a little memory too.
+    gc.collect()
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
+    return failed
+
+
+def status_of(work: Callable[[], Result]) -> int:
+    """Exit status for a result that `work` has written."""
+    try:
+        result = work()
+    except OutputError as error:
+        with suppress(OSError):
+            print(error, file=sys.stderr)
+        return DISK_EXIT
+    return 0 if result["status"] == "ok" else RESULT_EXIT
+
+
+def leave(status: int) -> NoReturn:
+    """End this process with `status`, or with that of a full disk where its last output found no room.
+
+    Shutdown can hang or abort (gloo, CUDA); what matters is on disk already.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            status = DISK_EXIT if disk_full(error) else status
+    os._exit(status)

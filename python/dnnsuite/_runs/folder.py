@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The directory of a plan of runs: a lock, the file of its state, and a directory for each finished run."""
+"""The directory of a plan of runs: a lock, its state, a folder for each finished run, and the rules of --resume."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from .._files import (
     write_text,
 )
 from ..errors import Error, InvalidArgument, reason
+from .failures import FINAL
 from .identity import Identity, cannot_tell, check_same
 from .interrupts import Interrupted
 from .reading import RUN_FILE, ReadRun, read_runs
@@ -349,3 +350,24 @@ def _state(path: Path) -> dict[str, Any]:
     except (Error, TypeError, ValueError) as error:
         why = str(error) if isinstance(error, Error) else f"{path}: not the file of a plan"
         raise InvalidArgument(f"{why}; without it what is in {path.parent} cannot be continued: {_ANOTHER}") from error
+
+
+def final(record: RunRecord) -> bool:
+    """True if --resume keeps a run: it ended well, or with a failure that would come again."""
+    return record.ok or record.verdict.failure in FINAL
+
+
+def refuse_other_settings(root: Path, odd: Sequence[str]) -> None:
+    """Refuse to continue a plan that was begun with other settings or in another environment.
+
+    Args:
+        odd: differences as sentences; without any nothing is refused.
+
+    Raises:
+        InvalidArgument: there is a difference.
+    """
+    if odd:
+        raise InvalidArgument(
+            f"--resume: {root} was made with other settings: {'; '.join(odd)}; "
+            "give the same options (or none), or choose another --out"
+        )

@@ -1,32 +1,29 @@
 # SPDX-License-Identifier: MIT
-"""Group of workers: start, common start of the window, wait, end, and verdict."""
+"""Group of workers: start, end, and verdict."""
 
 from __future__ import annotations
 
 import os
-import selectors
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from .. import host
 from .._files import OutputError, read_json, read_tail
 from ..errors import Error
 from .failures import DISK_EXIT, classify_exit
-from .interrupts import check, deferred, worker_ended, worker_started
-from .kept_output import free_middle, keep_ends
+from .interrupts import worker_ended, worker_started
+from .limits import keep_ends
 from .record import Verdict
 from .spec import RESULT_FILE, WorkerSpec
 from .starters import Direct, Ended, InShares, Started, Starter
 
 __all__ = [
     "TICK_S", "Direct", "Group", "GroupOutcome", "InShares", "Member", "OnFailure", "Starter", "WorkerOutcome",
-    "run_group",
 ]  # fmt: skip
 
 OnFailure = Literal["end", "continue"]
@@ -77,43 +74,6 @@ class GroupOutcome:
         return cls(Verdict.failed(failure, message), (), seconds)
 
 
-def run_group(
-    specs: Sequence[WorkerSpec],
-    variables: Sequence[Mapping[str, str]],
-    timeout_s: float,
-    starter: Starter,
-    on_failure: OnFailure = "end",
-    tick: Callable[[], None] = lambda: None,
-    started: Callable[[int], None] = lambda pid: None,
-) -> GroupOutcome:
-    """Run one worker per spec, all together.
-
-    Args:
-        variables: added to this process's environment, per worker.
-        timeout_s: wall-clock limit of the group; what runs then is ended with everything that it started.
-        starter: :class:`Direct`, or :class:`InShares` of a partition.
-        on_failure: `end`: the first worker that fails ends the others; `continue`: it leaves them alone.
-        tick: called about ten times a second while waiting.
-        started: called with the id of each worker's process.
-
-    Raises:
-        OutputError: a worker, or this process, cannot write into its directory.
-        Error: a worker cannot be started; the others are ended.
-    """
-    group = Group(starter, on_failure)
-    kills_before = host.oom_kills()
-    try:
-        for index, (spec, own) in enumerate(zip(specs, variables, strict=True)):
-            with deferred():
-                started(group.start(index, spec, own))
-        group.wait(time.monotonic() + timeout_s, tick)
-    finally:
-        with deferred():
-            ended = group.end()
-    struck = host.oom_kills() > kills_before
-    return group.judged(ended, struck)
-
-
 @dataclass
 class Member:
     """A worker that was started."""
@@ -130,7 +90,7 @@ class Group:
     """Workers that are running, and the sockets shared with them."""
 
     def __init__(self, starter: Starter, on_failure: OnFailure) -> None:
-        self._starter, self._on_failure = starter, on_failure
+        self._starter, self.on_failure = starter, on_failure
         self.members: list[Member] = []
         self._began_s = time.monotonic()
         self._first_failure: int | None = None
@@ -175,29 +135,6 @@ class Group:
         """Note that time was over while these still ran."""
         self._late = set(alive)
 
-    def wait(self, deadline_s: float, tick: Callable[[], None]) -> None:
-        """Wait until all have ended, or one failed and its failure ends the others, or time is over."""
-        alive, begun = dict(enumerate(self.members)), False
-        with selectors.DefaultSelector() as selector:
-            for member in self.members:
-                selector.register(member.channel, selectors.EVENT_READ, member)
-            while alive:
-                left_s = deadline_s - time.monotonic()
-                if left_s <= 0:
-                    self.is_late(alive)
-                    return
-                _listen(selector, min(left_s, TICK_S))
-                check()
-                if self.note_ends(alive) and self._on_failure == "end":
-                    return
-                if not begun and alive and all(member.ready for member in alive.values()):
-                    begun = True
-                    for member in alive.values():
-                        with suppress(OSError):  # it has ended meanwhile, which is seen in the next round
-                            member.channel.sendall(b"g")
-                self.trim(free_middle)
-                tick()
-
     def trim(self, shorten: Callable[[Path], None]) -> None:
         """Keep the beginning and the end of what workers write to their standard output and error."""
         for member in self.members:
@@ -209,7 +146,8 @@ class Group:
         for member in self.members:
             member.process.terminate()
         grace_until_s = time.monotonic() + _TERM_GRACE_S
-        while self._asked() and time.monotonic() < grace_until_s:
+        asked = self.members if isinstance(self._starter, Direct) else []
+        while time.monotonic() < grace_until_s and any(member.process.poll() is None for member in asked):
             time.sleep(0.01)
         ended = []
         for member in self.members:
@@ -220,17 +158,13 @@ class Group:
         self.trim(keep_ends)
         return ended
 
-    def _asked(self) -> bool:
-        """True while a worker that was asked to end has not done so."""
-        return isinstance(self._starter, Direct) and any(m.process.poll() is None for m in self.members)
-
     def judged(self, ended: Sequence[Ended], struck: bool) -> GroupOutcome:
         seconds = time.monotonic() - self._began_s
         workers = tuple(
             self._worker(index, member, end, struck)
             for index, (member, end) in enumerate(zip(self.members, ended, strict=True))
         )
-        if self._first_failure is None and self._late and self._on_failure == "end":
+        if self._first_failure is None and self._late and self.on_failure == "end":
             return GroupOutcome(_timeout(seconds), workers, seconds)
         failed = [index for index, worker in enumerate(workers) if not worker.verdict.ok]
         if not failed:
@@ -266,20 +200,6 @@ class Group:
 
 def _timeout(seconds: float) -> Verdict:
     return Verdict.failed("timeout", f"not finished after {seconds:.0f} s")
-
-
-def _listen(selector: selectors.BaseSelector, seconds: float) -> None:
-    """Note which workers are set up; stop listening to a channel at its end."""
-    for key, _ in selector.select(seconds):
-        member: Member = key.data
-        try:
-            said = member.channel.recv(1)
-        except OSError:  # it was killed
-            said = b""
-        if said:
-            member.ready = True
-        else:
-            selector.unregister(member.channel)
 
 
 def _command(processes: int, spec: Path) -> list[str]:

@@ -15,12 +15,13 @@ import re
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from .._code import codes_of
 from .._files import checksum
+from .._lazy import numpy as np
 
 _INSTALLED = tuple(
     {
@@ -272,26 +273,17 @@ def array_text(value: Any) -> str | None:
         return None
     hashed = hashlib.blake2b(digest_size=8)
     try:
-        for block in _blocks(value):
-            hashed.update(block)
+        if hasattr(value, "untyped_storage"):
+            held = value.detach().cpu().contiguous().view(-1)
+            hashed.update(held.view(sys.modules["torch"].uint8).numpy() if held.numel() else b"")
+        else:
+            hashed.update(np.ascontiguousarray(value).view(np.uint8).reshape(-1).data)
     except Exception:
         return None
     learns = attribute(value, "requires_grad")
     usual = isinstance(value, sys.modules["torch"].nn.Parameter) if "torch" in sys.modules else False
     note = "" if learns is None or learns == usual else " that learns" if learns else " frozen"
     return f"{kind.__name__} {dtype} {list(shape)} {hashed.hexdigest()}{note}"
-
-
-def _blocks(value: Any) -> Iterator[Any]:
-    """Bytes of a tensor's or an array's numbers in order."""
-    if hasattr(value, "untyped_storage"):
-        torch = sys.modules["torch"]
-        held = value.detach().cpu().contiguous().view(-1)
-        yield held.view(torch.uint8).numpy() if held.numel() else b""
-    else:
-        import numpy as np
-
-        yield np.ascontiguousarray(value).view(np.uint8).reshape(-1).data
 
 
 def pickled(value: Any, told: Callable[[Any], str]) -> str:

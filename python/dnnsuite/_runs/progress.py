@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Durations(Generic[Key]):
         keys = list(keys)
         if not self._seen:
             return None if keys else 0.0
-        means = {key: _mean(all_s) for key, all_s in self._seen.items()}
-        return sum(means[key] if key in means else _mean(means.values()) for key in keys)
+        means = {key: fmean(all_s) for key, all_s in self._seen.items()}
+        return sum(means[key] if key in means else fmean(means.values()) for key in keys)
 
 
 class Progress:
@@ -185,8 +186,3 @@ def _plain(text: str) -> Text:
     from rich.text import Text
 
     return Text(printable(text))
-
-
-def _mean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return sum(numbers) / len(numbers)

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""Items per second from the steps of one or several replicas. Pure arithmetic on nanoseconds."""
+"""Items per second from the steps of replicas, pure arithmetic on nanoseconds; and the file of a worker's steps,
+`samples.csv`, in one form for every kind of run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import timing
-from ..errors import InvalidArgument
+from .._files import SUM, sums_of, unchanged, write_text
+from ..errors import Error, InvalidArgument, reason
+from .record import Samples
 
 Int64s = npt.NDArray[np.int64]
 Float64s = npt.NDArray[np.float64]
@@ -145,3 +150,52 @@ def warmup(seconds: Float64s) -> dict[str, Any]:
         "reason": found.reason,
         "drift_per_100": found.drift_per_100,
     }
+
+
+SAMPLES_FILE = "samples.csv"
+
+
+class Sample(NamedTuple):
+    """One observation: times of the monotonic clock, items finished, `phase` warmup or train, `flag` a disturbance."""
+
+    epoch: int
+    start_ns: int
+    stop_ns: int
+    items: float
+    phase: str = "train"
+    flag: str = ""
+
+
+def samples_text(samples: Iterable[Sample]) -> str:
+    """Text of the file: a line for each observation, with a checksum."""
+    rows = [[str(i), str(s.epoch), str(s.start_ns), str(s.stop_ns), f"{s.items:.12g}", s.phase, s.flag]
+            for i, s in enumerate(samples)]  # fmt: skip
+    lines = [Samples().columns, *rows]
+    return "\n".join(
+        [*(f"{','.join(line)},{own}" for line, own in zip(lines, [SUM, *sums_of(lines)], strict=True)), ""]
+    )
+
+
+def write_samples(directory: Path, samples: Iterable[Sample]) -> None:
+    """Write `samples.csv` whole or not at all."""
+    write_text(directory / SAMPLES_FILE, samples_text(samples))
+
+
+def read_steps(path: Path) -> Steps:
+    """Return the rows of a `samples.csv`, of this form or an older one with fewer columns.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    try:
+        header, *rows = unchanged(path).read_text(encoding="utf-8").splitlines() or [""]
+        if not rows:
+            raise ValueError("no samples in it")
+        names = header.split(",")
+        columns = dict(zip(names, zip(*(row.split(",") for row in rows), strict=True), strict=True))
+        starts, stops = (np.array([int(v) for v in columns[name]], np.int64) for name in ("t_start_ns", "t_stop_ns"))
+        items = np.array([float(value) for value in columns["items"]])
+        epochs = np.array([int(value) for value in columns.get("epoch", ["0"] * len(rows))], np.int64)
+    except (OSError, ValueError, KeyError, OverflowError) as error:
+        raise Error(f"{path}: {reason(error)}") from error
+    return Steps(starts, stops, np.rint(items).astype(np.int64), epochs)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from .._shown import metric as shown
-from .record_checks import checked
 from .record_parts import (
     FASTEST,
     KINDS,
@@ -26,29 +25,12 @@ from .record_parts import (
     Samples,
     Status,
     Verdict,
+    checked,
 )
 
 __all__ = [
-    "FASTEST",
-    "KINDS",
-    "MISSED",
-    "VERSION",
-    "WITH_LOADER",
-    "BadRecord",
-    "Device",
-    "Isolation",
-    "Kind",
-    "Machine",
-    "Metric",
-    "Moment",
-    "RunRecord",
-    "Samples",
-    "Status",
-    "Verdict",
-    "checked",
-    "data_source",
-    "new_id",
-    "quality_text",
+    "FASTEST", "KINDS", "MISSED", "VERSION", "WITH_LOADER", "BadRecord", "Device", "Isolation", "Kind", "Machine",
+    "Metric", "Moment", "RunRecord", "Samples", "Status", "Verdict", "checked", "data_source", "new_id", "quality_text",
 ]  # fmt: skip
 
 VERSION = 2  # of the form below; 1 is what workflows and suites each wrote in a form of their own

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""A session: workers of several ways that are resident together, their turns, and what is known of each afterwards."""
+"""A session: workers of several ways that are resident together, their turns, and what is known of each afterwards.
+
+Functions of this process take turns by the same mechanism, without workers: :func:`take_turns_here`.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from .group import GroupOutcome
-from .neighbours import Cores, Watch
+from .monitor import Cores, Watch, cpu_tree_s
 from .rates import Steps, common_window, rate
-from .turn_task import LEAST_WARM_UP
 from .turn_workers import TurnWorkers
 from .turns import Block, Goal, Known, Rounds, take_turns
+from .worker import LEAST_WARM_UP
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -177,3 +182,68 @@ def _steps(answer: Mapping[str, Any], number: int) -> Steps:
     items = np.full(len(stops), answer["items"], np.int64)
     steps = Steps(starts, stops, items, np.full(len(stops), number, np.int64))
     return steps.by_epoch() if answer["asynchronous"] else steps
+
+
+Way = Callable[[int], "float | None"]  # runs so many steps; CPU seconds of other processes, if it has any
+
+_MOST_STEPS = 100_000  # of a turn
+
+
+def take_turns_here(
+    ways: Mapping[Key, Way],
+    goal: Goal,
+    baseline: Key | None = None,
+    *,
+    cores: Cores,
+    clock: Callable[[], float] = time.perf_counter,
+    stopwatch: Callable[[Callable[[], object], int], float] | None = None,
+    by_cpu_time: bool = False,
+    segment_s: float = 0.05,
+    steps: int | None = None,
+    into: Rounds[Key] | None = None,
+    tell: Callable[[Rounds[Key]], None] = lambda rounds: None,
+) -> Rounds[Key]:
+    """Let functions take turns until the goal is reached; rates are steps per second.
+
+    Args:
+        ways: each runs a number of steps, and has done so when it returns.
+        cores: CPUs that neighbours leave free; blocks beside them count only by CPU time.
+        clock: seconds of this process.
+        stopwatch: (function, how often) → seconds, instead of a clock, as for a GPU's own time.
+        by_cpu_time: the clock counts CPU time, which neighbours hardly change: no block is left out.
+        segment_s: length of a turn, or one step where that is longer.
+        steps: steps of each turn, instead of `segment_s`.
+        into: rounds that were made already and are continued.
+    """
+    watch = Watch(cores.cpus)
+
+    def timed(way: Way, count: int) -> float:
+        if stopwatch is not None:
+            return stopwatch(lambda: way(count), 1)
+        begin_s = clock()
+        elsewhere_s = way(count) or 0.0
+        return clock() - begin_s + (elsewhere_s if by_cpu_time else 0.0)
+
+    counts = {}
+    for key, way in ways.items():
+        counts[key] = steps or _as_long_as(segment_s, partial(timed, way))
+
+    def turn(key: Key) -> Callable[[int], Block]:
+        return lambda number: Block(counts[key] / max(timed(ways[key], counts[key]), 1e-9))
+
+    def begin() -> Callable[[], str]:
+        before, own_s = watch.read(), _own_s()
+        return lambda: "" if by_cpu_time else watch.disturbed(before, _own_s() - own_s)
+
+    turns = {key: turn(key) for key in ways}
+    return take_turns(turns, goal_on(cores, goal), baseline, into=into, watch=begin, tell=tell)
+
+
+def _as_long_as(segment_s: float, timed: Callable[[int], float]) -> int:
+    """Return the steps that take about so long."""
+    timed(1)
+    return max(1, min(_MOST_STEPS, round(2 * segment_s / max(timed(2), 1e-9))))
+
+
+def _own_s() -> float:
+    return time.process_time() + cpu_tree_s(os.getpid())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Workers that are started together and take turns: one way trains, the others wait without using a CPU.
+"""Workers that are started together and take turns: one way trains, the others wait without using a CPU; or that all
+train together (:func:`run_group`).
 
 Each way is a group of workers (B processes, or one with an array). An order goes to all workers of a way at once, and
 the turn is over when all have answered. A way of which a worker fails is ended; the others go on.
@@ -16,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from .. import host
-from .group import TICK_S, Group, GroupOutcome, Member, Starter
+from .group import TICK_S, Group, GroupOutcome, Member, OnFailure, Starter
 from .interrupts import check, deferred
-from .kept_output import free_middle
+from .limits import free_middle
 from .spec import WorkerSpec
 
 Key = TypeVar("Key", bound=Hashable)
@@ -42,7 +43,7 @@ class _Way:
     answers: dict[int, dict[str, Any]] = field(default_factory=dict)
     unread: dict[int, bytes] = field(default_factory=dict)
     outcome: GroupOutcome | None = None
-    struck: bool = False
+    begun: bool = False
 
     @property
     def ready(self) -> bool:
@@ -78,14 +79,19 @@ class TurnWorkers(Generic[Key]):
                     way.group.end()
 
     def start(
-        self, key: Key, specs: Sequence[WorkerSpec], variables: Sequence[Mapping[str, str]], starter: Starter
+        self,
+        key: Key,
+        specs: Sequence[WorkerSpec],
+        variables: Sequence[Mapping[str, str]],
+        starter: Starter,
+        on_failure: OnFailure = "end",
     ) -> None:
         """Start the workers of a way, which set themselves up; do not wait for them.
 
         Raises:
             Error: a worker cannot be started.
         """
-        group = Group(starter, "end")
+        group = Group(starter, on_failure)
         self._ways[key] = way = _Way(group, {})
         for index, (spec, own) in enumerate(zip(specs, variables, strict=True)):
             with deferred():
@@ -113,7 +119,7 @@ class TurnWorkers(Generic[Key]):
         if way.outcome is not None:
             return None
         way.answers.clear()
-        self._send(way, order)
+        self._send(way, json.dumps(order).encode() + b"\n")
         self._until([key], lambda way: way.answers.keys() >= way.alive.keys())
         if way.outcome is None and len(way.answers) < len(way.group.members):
             self._conclude(way)  # one ended without an answer
@@ -124,15 +130,29 @@ class TurnWorkers(Generic[Key]):
         for key in self.running():
             self.turn(key, last[key])
         for key in self.running():
-            self._send(self._ways[key], {})
+            self._send(self._ways[key], b"{}\n")
         self._until(self.running(), lambda way: not way.alive)
+        return self._outcomes()
+
+    def together(self) -> dict[Key, GroupOutcome]:
+        """Let the workers of each way, once they are set up, begin together; return what became of each way."""
+
+        def over(way: _Way) -> bool:
+            if not way.begun and way.alive and way.ready:
+                way.begun = True
+                self._send(way, b"g")
+            return not way.alive
+
+        self._until(self.running(), over)
+        return self._outcomes()
+
+    def _outcomes(self) -> dict[Key, GroupOutcome]:
         for way in self._ways.values():
             if way.outcome is None:
                 self._conclude(way)
         return {key: way.outcome for key, way in self._ways.items() if way.outcome is not None}
 
-    def _send(self, way: _Way, order: Mapping[str, Any]) -> None:
-        line = json.dumps(order).encode() + b"\n"
+    def _send(self, way: _Way, line: bytes) -> None:
         for member in way.alive.values():
             with suppress(OSError):  # it has ended meanwhile, which is seen when it is waited for
                 member.channel.sendall(line)
@@ -161,7 +181,7 @@ class TurnWorkers(Generic[Key]):
                     continue
                 look_at_s = time.monotonic() + TICK_S
                 for way in ways:
-                    if way.group.note_ends(way.alive):
+                    if way.group.note_ends(way.alive) and way.group.on_failure == "end":
                         self._conclude(way)
                     way.group.trim(free_middle)
                 self._tick()
@@ -191,3 +211,31 @@ def _hear(way: _Way, index: int) -> bool:
     if rest:
         way.unread[index] = rest
     return bool(said or lines)
+
+
+def run_group(
+    specs: Sequence[WorkerSpec],
+    variables: Sequence[Mapping[str, str]],
+    timeout_s: float,
+    starter: Starter,
+    on_failure: OnFailure = "end",
+    tick: Callable[[], None] = lambda: None,
+    started: Callable[[int], None] = lambda pid: None,
+) -> GroupOutcome:
+    """Run one worker per spec, all together.
+
+    Args:
+        variables: added to this process's environment, per worker.
+        timeout_s: wall-clock limit of the group; what runs then is ended with everything that it started.
+        starter: :class:`Direct`, or :class:`InShares` of a partition.
+        on_failure: `end`: the first worker that fails ends the others; `continue`: it leaves them alone.
+        tick: called about ten times a second while waiting.
+        started: called with the id of each worker's process.
+
+    Raises:
+        OutputError: a worker, or this process, cannot write into its directory.
+        Error: a worker cannot be started; the others are ended.
+    """
+    with TurnWorkers[int](timeout_s, tick, started) as workers:
+        workers.start(0, specs, variables, starter, on_failure)
+        return workers.together()[0]

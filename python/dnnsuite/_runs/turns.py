@@ -179,6 +179,10 @@ class Rounds(Generic[Key]):
         """Return a way's blocks after warm-up."""
         return self.blocks[key][self.warm_up :]
 
+    def seconds(self, key: Key) -> list[float]:
+        """Return the seconds of an item in each round; all rounds, in their order."""
+        return [1 / block.rate for block in self.blocks[key] if block]
+
     def rate(self, key: Key) -> Known:
         """Return the rate of a way over its undisturbed blocks, or over all of them where those are too few."""
         mine = self.counted(key)
@@ -190,7 +194,9 @@ class Rounds(Generic[Key]):
         """Return the rate of a way over the baseline's of the same rounds, of those in which neither was disturbed."""
         if self.baseline is None or key == self.baseline:
             own = self.rate(key)
-            return own if self.baseline is None else _over_itself(own)
+            if self.baseline is None:
+                return own
+            return replace(own, value=1.0, low=own.low / own.value, high=own.high / own.value)
         return self.between(key, self.baseline)
 
     def between(self, key: Key, below: Key) -> Known:
@@ -210,10 +216,6 @@ class Rounds(Generic[Key]):
         busy = [each[0] for each in causes if each]
         told = f"{max(busy, key=busy.count)}, in {len(busy)} of {len(rows)} rounds" if busy else ""
         return replace(found, rounds=len(rows), disturbed=told)
-
-
-def _over_itself(own: Known) -> Known:
-    return replace(own, value=1.0, low=own.low / own.value, high=own.high / own.value)
 
 
 def take_turns(
@@ -265,8 +267,8 @@ def take_turns(
         if goal.rounds is None and done >= look_at:
             look_at = math.ceil(_LOOK_AGAIN * done)
             stretch.judge()
-            settled: set[Key] = _settled(made, active)
-            active -= settled
+            judged = active if len(made.blocks) == 1 else active - {made.baseline}  # the baseline only when it is alone
+            active = active - {key for key in judged if made.goal.verdict(made.ratio(key)) == "ok"}
     stretch.judge()
     return made
 
@@ -300,12 +302,3 @@ class _Stretch(Generic[Key]):
             assert block is not None
             self._made.blocks[key][place] = replace(block, disturbed=cause)
         self._places.clear()
-
-
-def _settled(made: Rounds[Key], keys: set[Key]) -> set[Key]:
-    """Ways that are known well enough: the baseline only when it is alone."""
-    return {
-        key
-        for key in keys
-        if (key != made.baseline or len(made.blocks) == 1) and made.goal.verdict(made.ratio(key)) == "ok"
-    }

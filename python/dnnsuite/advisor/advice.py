@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .._lazy import numpy as np
 from .._shown import duration, interval, number, percent, ratio
-from .prediction import Limits, Measured, StepTime, fitted
 
 _BS = (1, 2, 4, 8, 16, 32, 64)
 _MOST = 64  # where nobody knows the memory
@@ -107,7 +107,7 @@ class Advice:
         lines = [f"{'mode':<11} {'B':>3}  {'steps/s':>9}  times serial"]
         for curve in self.curves:
             for point in curve.points:
-                gain = _gain(point, point.gain / point.rate)
+                gain = f"{ratio(point.gain)}{_between(point, point.gain / point.rate)}"
                 noted = "" if point.measured else "  predicted"
                 lines.append(f"{point.mode:<11} {point.B:>3}  {number(point.rate):>9}  {gain}{noted}")
         lines.append(self.reason)
@@ -155,7 +155,9 @@ def concluded(
     curves = [serial, fused]
     if alone is not None and threads > 1:
         curves.append(_side_by_side(alone, plain, threads, most))
-    best = {curve.mode: _chosen(curve) for curve in curves}
+    # The smallest B that comes near the best of what is sure: the lower ends, which far predictions have low.
+    sure = {curve.mode: _NEAR_BEST * max(point.low for point in curve.points) for curve in curves}
+    best = {curve.mode: next(p for p in curve.points if p.low >= sure[curve.mode]) for curve in curves}
     winner = max(best.values(), key=lambda point: point.rate)
     costs = {curve.mode: _sweep_s(curve, best[curve.mode], trials, steps) for curve in curves}
     chosen = winner if winner.low > best["serial"].rate or winner.mode == "serial" else best["serial"]
@@ -182,13 +184,6 @@ def _side_by_side(alone: Measured, plain: Measured, threads: int, most: int | No
         middle = rate * (1 + shared[1]) / 2
         points.append(Point("concurrent", B, middle, low, high, middle * plain.seconds, False))
     return Curve("concurrent", tuple(points), most)
-
-
-def _chosen(curve: Curve) -> Point:
-    """Return the smallest B that comes near the best of what is sure: the lower ends, which far predictions have
-    low."""
-    best = max(point.low for point in curve.points)
-    return next(point for point in curve.points if point.low >= _NEAR_BEST * best)
 
 
 def _sweep_s(curve: Curve, point: Point, trials: int, steps: int) -> float:
@@ -221,10 +216,119 @@ def _reason(chosen: Point, winner: Point, share: float, most: int | None, fit: S
     )
 
 
-def _gain(point: Point, share: float) -> str:
-    """Rate of a point over the serial one, of which `share` is the reciprocal, with its interval."""
-    return f"{ratio(point.gain)}{_between(point, share)}"
-
-
 def _between(point: Point, share: float) -> str:
     return interval(point.low * share, point.high * share, ratio)
+
+
+# Error of a prediction beyond the largest B measured, by the square of its doublings: caches that overflow, memory that
+# is shared, an array that finds it faster to run in other shards than a smaller one.
+_PER_DOUBLING = 0.06
+_LEAST_ERROR = 0.03
+_95_PERCENT = 2.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of a step, and the interval in which they were seen."""
+
+    seconds: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Relative half width of the interval."""
+        return (self.high - self.low) / (2 * self.seconds)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds that no array passes.
+
+    Attributes:
+        flop: floating-point operations of one model's step.
+        peak: the most of them that the device does in a second; 0 is unknown.
+        model_bytes: memory that one more model takes.
+        free_bytes: memory that is there.
+    """
+
+    flop: float = 0.0
+    peak: float = 0.0
+    model_bytes: int = 0
+    free_bytes: int = 0
+
+    def floor_s(self, B: int) -> float:
+        """Seconds that the arithmetic of B models takes at least."""
+        return B * self.flop / self.peak if self.peak > 0 else 0.0
+
+    def most(self) -> int | None:
+        """Return the most models that fit; None if that is unknown."""
+        if self.model_bytes <= 0 or self.free_bytes <= 0:
+            return None
+        return max(1, self.free_bytes // self.model_bytes)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Fitted time of a step: `fixed_s + model_s * ceil(B / lanes)`, and how well it fits.
+
+    Attributes:
+        error: relative, of the measured points about the line and in themselves.
+        centre, spread: mean and spread of the points along the line; how well the slope is known follows from them.
+        largest: B that was measured.
+        slowest_s: most seconds per model of the measured arrays: B models as several such arrays are no slower.
+    """
+
+    fixed_s: float
+    model_s: float
+    lanes: int
+    error: float
+    centre: float
+    spread: float
+    largest: int
+    slowest_s: float
+
+    def seconds(self, B: int) -> float:
+        """Predicted seconds of a step of B models."""
+        return self.fixed_s + self.model_s * math.ceil(B / self.lanes)
+
+    def interval(self, B: int, limits: Limits) -> Measured:
+        """Return the prediction with its 95 % interval, not below what the arithmetic takes."""
+        error = max(self.error, _LEAST_ERROR)
+        further = max(0.0, math.log2(max(B, 1) / self.largest))
+        floor = limits.floor_s(B)
+        seconds = max(self.seconds(B), floor)
+        # The slope is known as well as the points allow; the further away from them, the more that counts.
+        away = (math.ceil(B / self.lanes) - self.centre) / math.sqrt(self.spread) if self.spread > 0 else 0.0
+        factor = math.exp(_95_PERCENT * math.hypot(error, _PER_DOUBLING * further**2, error * away / seconds))
+        high = max(seconds, min(seconds * factor, B * self.slowest_s))
+        return Measured(seconds, max(seconds / factor, floor), high)
+
+
+def fitted(points: Mapping[int, Measured], threads: int) -> StepTime:
+    """Fit the line through the measured points, in relative error; the number of lanes is the one that fits better.
+
+    Args:
+        points: B → seconds, of two Bs or more.
+        threads: threads that may take models.
+    """
+    found = [_line(points, lanes) for lanes in sorted({1, threads})]
+    return min(found, key=lambda line: line.error)
+
+
+def _line(points: Mapping[int, Measured], lanes: int) -> StepTime:
+    """Weighted least squares with weights `1 / t²`; neither coefficient is negative."""
+    x = np.array([math.ceil(B / lanes) for B in points])
+    t = np.array([point.seconds for point in points.values()])
+    weights = 1 / t**2
+    x0, t0 = (float(np.average(each, weights=weights)) for each in (x, t))
+    spread = float(weights @ (x - x0) ** 2)
+    slope = max(0.0, float(weights @ ((x - x0) * (t - t0))) / spread) if spread > 0 else 0.0
+    fixed = t0 - slope * x0
+    if fixed < 0:
+        fixed, slope = 0.0, float(weights @ (x * t) / (weights @ x**2))
+    residual = (fixed + slope * x) / t - 1
+    scatter = math.sqrt(float(residual @ residual) / max(1, len(x) - 2))
+    noise = sum(point.error for point in points.values()) / len(points) / _95_PERCENT
+    slowest_s = max(point.high / B for B, point in points.items())
+    return StepTime(fixed, slope, lanes, math.hypot(scatter, noise), x0, spread, max(points), slowest_s)

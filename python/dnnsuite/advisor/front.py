@@ -9,10 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidArgument, did_you_mean
-from .advice import Advice, concluded
-from .measurement import BS, Measurement, measure
-from .prediction import Measured
-from .subjects import JobSubject, ModelsSubject
+from .advice import Advice, Measured, concluded
+from .measurement import BS, JobSubject, Measurement, ModelsSubject, measure
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +113,7 @@ def _concluded(found: Measurement, trials: int, steps: int) -> Advice:
 def _subject(job: str, given: Mapping[str, Any]) -> tuple[JobSubject, int]:
     """Return (the job as its preset has it, steps of a run)."""
     from .. import jobs
-    from .._runs.device import choose_device
+    from .._runs.words import choose_device
 
     asked = {name: value for name, value in given.items() if value is not None}
     device = choose_device(asked.pop("device", "auto"))

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from ..profiler.counters import roles as roles_of
     from ..profiling import sizes, throughput_request
     from ..report import targets
-    from ..results import comparison, hfta_monitor, hfta_tables
+    from ..results import comparison, hfta_tables
+    from ..results import monitor as hfta_monitor
     from ..training import ladder as ladders
     from ..training import until as until_target
     from ..training import vary as varying
@@ -45,7 +46,7 @@ else:
     _HOMES = (
         "advisor pin plots results suites report=reports workflow=workflows data.catalogue jobs.cards "
         "pin.report=pin_report profiler.counters profiler.roofline=roofs profiler.counters.roles=roles_of "
-        "profiling.sizes profiling.throughput_request report.targets results.comparison results.hfta_monitor "
+        "profiling.sizes profiling.throughput_request report.targets results.comparison results.monitor=hfta_monitor "
         "results.hfta_tables training.ladder=ladders training.until=until_target training.vary=varying "
         "workflow.convergence workflow.outputs"
     )

@@ -16,7 +16,7 @@ import typer
 
 from .._lazy import pandas
 from .._runs.interrupts import Interrupted, interruptible
-from .._runs.plugins import said_of_plugin
+from .._runs.spec import said_of_plugin
 from .._runs.words import printable
 from ..errors import Error, InvalidArgument
 from ._options import declared

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from .._shown import percent, ratio
 from ..errors import InvalidArgument
 from ._late import advisor

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import jobs
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from .._shown import wrapped
 from ..errors import InvalidArgument
 from ._late import cards, results, suites, workflows

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from .. import jobs
 from .._runs.folder import PROFILES_FILE, default_out
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from .._shown import percent, rate
 from ..errors import InvalidArgument
 from ._late import figure, plots, sizes, throughput_request
@@ -76,7 +76,7 @@ def _is_command(word: str) -> bool:
 
 def profile_job(request: sizes.Request, out: Path, as_json: bool, quiet: bool = False) -> int:
     """Profile a job at each batch size, write the files and print the figures; return the exit status."""
-    from ..profiling.memory_hint import hint
+    from ..profiling.sizes import hint
 
     results = sizes.profiles(request, out, (lambda _: None) if quiet else say)
     files = _write(results, out)
@@ -95,7 +95,7 @@ def profile_job(request: sizes.Request, out: Path, as_json: bool, quiet: bool = 
 
 def _write(results: list[dict[str, Any]], out: Path) -> list[Path]:
     """Write the files about all batch sizes, and a CSV per size."""
-    from ..profiler.files import sizes as draw
+    from ..profiler.trace import sizes as draw
     from ..results import save_csv
 
     made = sizes.table(results)

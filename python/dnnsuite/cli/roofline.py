@@ -13,7 +13,7 @@ import typer
 
 from .. import jobs
 from .._files import write_json
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from ._late import figure, plots, results, roofs
 from ._options import File, Json, Number, Text, Texts
 from ._status import print_json, records, say

@@ -124,8 +124,7 @@ def _utilization(request: throughput_request.Request, out: Path, as_json: bool) 
     start = 10 if request.start_iteration is None else request.start_iteration
     count = 12 if request.stop_iteration is None else request.stop_iteration - start
     made = sizes.Request(
-        request.job, request.batch_sizes, "cores", start, count, request.B, request.device, request.precision,
-        request.threads, request.seed, request.data, request.dataroot, request.plugins, request.timeout_s,
-        options=request.options,
+        request.job, request.batch_sizes, request.B, request.device, request.precision, request.threads, request.seed,
+        request.data, request.dataroot, request.options, request.plugins, request.timeout_s, "cores", start, count,
     ).checked()  # fmt: skip
     return profile_job(made, out, as_json)

@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import typer
 
 from .. import training
-from .._runs.device import choose_device
 from .._runs.folder import CLUSTER_FILE, OUT, default_out
 from .._runs.interrupts import Interrupted
-from .._runs.plugins import import_plugins
 from .._runs.record import Metric, RunRecord
+from .._runs.spec import import_plugins
+from .._runs.words import choose_device
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
 from ..training.configurations import SHIPPED, configuration, is_job, overrides
@@ -383,7 +383,7 @@ def _times(speedup: Metric | None) -> str:
 
 def _end(status: int) -> int:
     """Return the status; of several processes each ends with it at once, because gloo may abort a normal shutdown."""
-    from .._runs.ending import leave
+    from .._runs.failures import leave
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         from ..jobs.distributed import finish

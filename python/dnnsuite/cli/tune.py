@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import jobs
-from .._runs.device import choose_device
 from .._runs.folder import SWEEP_FILE, default_out
-from .._runs.job_options import parse_options
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
+from .._runs.words import choose_device, parse_options
 from .._shown import duration, metric, ratio
 from ..errors import InvalidArgument
 from ..workflow.common_settings import at_least
@@ -85,7 +84,7 @@ def tune(
     lora = job == "lora"
     if not lora:
         jobs.get(job, swept=True)  # before anything slow is imported
-    from .._runs.shares import shares_of
+    from .._runs.starters import shares_of
     from ..tuning.comparison import compare
     from ..tuning.job import JobSweep
     from ..tuning.lora_search import LoraSearch

@@ -131,7 +131,7 @@ def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> No
     """Refuse names, values and a folder that HFTA's tree could not be written to, before anything slow is imported."""
     settings = resolve(*options_of(name, asked))
     if hfta_tree is not None:
-        from ..results.hfta_tree import refuse_other_tree
+        from ..results.hfta_tables import refuse_other_tree
 
         refuse_other_tree(Path(hfta_tree) / settings.job)
 

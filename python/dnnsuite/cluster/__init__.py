@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Plans on a cluster: each part of a plan is a task of its scheduler, on whatever node that gives it."""
 
-from .step import adopt_step
-from .submit import CLUSTERS, ClusterPlan, Part, run_parts
+from .submit import CLUSTERS, ClusterPlan, Part, adopt_step, run_parts
 
 __all__ = ["CLUSTERS", "ClusterPlan", "Part", "adopt_step", "run_parts"]

@@ -9,10 +9,11 @@ directory of the whole is a folder of such, which every reader of results takes.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -107,7 +108,9 @@ def run_parts(
                 tell(f"[{index + 1}/{len(left)}] {line}{'' if state else lost}")
         except BaseException:
             with deferred():
-                _cancel(tasks)
+                for task in tasks:
+                    with suppress(Exception):  # it may have ended, and the others must still be cancelled
+                        task.cancel(check=False)
             raise
         plan.all_ended(out, time.monotonic() - began_s)
         ok = all(_status(out / part.name, plan.file) == "done" for part in plan.parts)
@@ -178,7 +181,8 @@ def _finished(cluster: str, parts: Sequence[Part], tasks: Sequence[Any]) -> Iter
         if cluster == "slurm" and time.monotonic() - asked_s >= _QUEUE_S:
             queued, asked_s = _queued(), time.monotonic()
         for part, task in list(waiting.items()):
-            ended = _over(task)
+            # Slurm's accounting, which many clusters have not, is not asked.
+            ended = task.paths.result_pickle.exists() if type(task).__name__ == "SlurmJob" else task.done()
             if queued is not None and not ended and str(task.job_id).split("_")[0] not in queued:
                 first = missed_s.setdefault(part, time.monotonic())
                 ended = time.monotonic() - first > _LOST_S
@@ -189,13 +193,6 @@ def _finished(cluster: str, parts: Sequence[Part], tasks: Sequence[Any]) -> Iter
             time.sleep(_POLL_S)
 
 
-def _over(task: Any) -> bool:
-    """True if a task is over, in whatever way. Slurm's accounting, which many clusters have not, is not asked."""
-    if type(task).__name__ == "SlurmJob":
-        return bool(task.paths.result_pickle.exists())
-    return bool(task.done())
-
-
 def _queued() -> set[str] | None:
     """Numbers of the job arrays that Slurm still has; None when it does not answer."""
     try:
@@ -203,12 +200,6 @@ def _queued() -> set[str] | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return set(said.stdout.split()) if said.returncode == 0 else None
-
-
-def _cancel(tasks: Sequence[Any]) -> None:
-    for task in tasks:
-        with suppress(Exception):  # it may have ended, and the others must still be cancelled
-            task.cancel(check=False)
 
 
 def _state(directory: Path, file: str) -> Mapping[str, Any] | None:
@@ -234,3 +225,62 @@ def _begin(folder: PlanFolder, plan: ClusterPlan, cluster: str, parameters: Mapp
             )
     folder.state.update({**now, "cluster": cluster, "parameters": dict(parameters), "status": "running"})
     folder.save()
+
+
+_FIRST_PORT, _PORTS = 20000, 20000  # from which the port of a step is taken by its number
+_LEAST = re.compile(r"\[(\d+)[^\]]*\]")
+
+
+def adopt_step(environment: MutableMapping[str, str] | None = None) -> bool:
+    """Set RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT from Slurm's variables.
+
+    Does nothing where they are set, as by torchrun, and outside a step of several tasks.
+
+    Args:
+        environment: variables to change; those of this process by default.
+
+    Returns:
+        True if they were set.
+
+    Raises:
+        InvalidArgument: a variable of Slurm's is missing or no number; the message names it.
+    """
+    found = os.environ if environment is None else environment
+    if "WORLD_SIZE" in found or "SLURM_STEP_ID" not in found:
+        return False
+    size = _number(found, "SLURM_STEP_NUM_TASKS")
+    if size < 2:
+        return False
+    nodes = found.get("SLURM_STEP_NODELIST") or found.get("SLURM_JOB_NODELIST") or ""
+    job, step = _number(found, "SLURM_JOB_ID"), _number(found, "SLURM_STEP_ID")
+    values = {
+        "RANK": _number(found, "SLURM_PROCID"),
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": _number(found, "SLURM_LOCALID"),
+        "LOCAL_WORLD_SIZE": int(found.get("SLURM_STEP_TASKS_PER_NODE", "1").split("(")[0].split(",")[0]),
+        "MASTER_ADDR": found.get("MASTER_ADDR") or first_host(nodes),
+        "MASTER_PORT": found.get("MASTER_PORT") or _FIRST_PORT + (31 * job + step) % _PORTS,
+    }
+    found.update({name: str(value) for name, value in values.items()})
+    return True
+
+
+def _number(environment: MutableMapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except KeyError:
+        raise InvalidArgument(f"SLURM_STEP_ID is set, but {name} is not; srun sets them all") from None
+    except ValueError:
+        raise InvalidArgument(f"{name}={environment[name]!r} is not a number") from None
+
+
+def first_host(nodes: str) -> str:
+    """Return the first host of Slurm's list of nodes: `n01` of `n[01-04,7],m3`.
+
+    Raises:
+        InvalidArgument: there is none.
+    """
+    host = _LEAST.sub(r"\1", nodes).split(",")[0]
+    if not host or "[" in host:
+        raise InvalidArgument(f"SLURM_STEP_NODELIST={nodes!r} names no node")
+    return host

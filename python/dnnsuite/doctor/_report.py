@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from .._shown import wrapped
-from . import _gpu, _machine, _software
+from . import _gpu, _machine
 from ._finding import Finding
 
 _NAME_WIDTH = 22
@@ -47,14 +47,14 @@ class Check:
 
 _ESSENTIAL = ("torch", "instruments", "operators")
 CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
-    ("software", "python", _software.python),
-    ("software", "torch", _software.torch),
-    ("software", "torch names", _software.torch_names),
-    ("software", "instruments", _software.instruments),
-    ("software", "operators", _software.operators),
-    ("software", "packages", _software.packages),
-    ("software", "torchvision", _software.torchvision),
-    ("software", "notebooks", _software.notebooks),
+    ("software", "python", _machine.python),
+    ("software", "torch", _machine.torch),
+    ("software", "torch names", _machine.torch_names),
+    ("software", "instruments", _machine.instruments),
+    ("software", "operators", _machine.operators),
+    ("software", "packages", _machine.packages),
+    ("software", "torchvision", _machine.torchvision),
+    ("software", "notebooks", _machine.notebooks),
     ("gpu", "driver", _gpu.driver),
     ("gpu", "torch CUDA", _gpu.torch_cuda),
     ("gpu", "CUDA operators", _gpu.cuda_operators),
@@ -73,8 +73,8 @@ CHECKS: tuple[tuple[str, str, Callable[[], Finding]], ...] = (
     ("machine", "huge pages", _machine.huge_pages),
     ("machine", "hardware counters", _machine.hardware_counters),
     ("machine", "control groups", _machine.control_groups),
-    ("settings", "cache folder", _software.cache_folder),
-    ("settings", "environment", _software.environment),
+    ("settings", "cache folder", _machine.cache_folder),
+    ("settings", "environment", _machine.environment),
 )
 
 

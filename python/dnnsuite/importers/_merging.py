@@ -24,8 +24,8 @@ from ..profiler.activity import (
     known_share,
     utilization,
 )
+from ..profiler.data import BETWEEN, analyse_operators
 from ..profiler.instrument import definitions
-from ..profiler.operators import BETWEEN, analyse_operators
 from .traces import data_waits, summed, updates
 
 _NEVER, _FOREVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument
+from ..profiler.counters.gpu_counters import core_utilization
 from ..profiler.counters.roles import CORES, OF_PEAK, names
-from ..profiler.counters.utilization import core_utilization
 from . import ncu
 
 CYCLES = names("cycles")[0]

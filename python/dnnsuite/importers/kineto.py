@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from .._lazy import pandas as pd
 from ..profiler.activity.tables import tables_of
+from ..profiler.data import operator_table
 from ..profiler.instrument import define
-from ..profiler.operators import operator_table
 from ._extent import with_windows
 from ._text import BadFile, encoding_of, unpacked
 from ._trace_rows import TraceRows

@@ -15,7 +15,7 @@ from .._lazy import pandas as pd
 from ..errors import InvalidArgument
 from ..profiler import define, definitions
 from ..profiler.activity import analyse, by_call, by_copy, by_range, intervals
-from ..profiler.operators import analyse_operators
+from ..profiler.data import analyse_operators
 from . import nvprof
 from ._loading import TRACES, Imported
 

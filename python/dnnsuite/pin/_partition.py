@@ -13,8 +13,7 @@ from typing import Any
 from .. import _C
 from .._C import Cgroup, GroupTree, format_cpu_list, parse_cpu_list
 from ..errors import Error, check_choice
-from ._groups import Holder, hold, overlapping, release, run_name
-from ._guard import Guard
+from ._groups import Guard, Holder, hold, overlapping, release, run_name
 from ._running import Outcome, Running
 from .errors import CgroupError, ControllerUnavailable, PinningTooWeak
 from .plan import Plan, Slot, environment

@@ -81,13 +81,8 @@ class Running:
         self._peak_bytes = 0
         self.verified = self._verify(kept)
         self._stop = threading.Event()
-        self._watch = (
-            None
-            if watched_bytes is None
-            else threading.Thread(target=self._watch_memory, args=(watched_bytes,), daemon=True)
-        )
-        if self._watch is not None:
-            self._watch.start()
+        if watched_bytes is not None:
+            threading.Thread(target=self._watch_memory, args=(watched_bytes,), daemon=True).start()
 
     def _verify(self, kept: Mapping[str, str]) -> dict[str, Any]:
         """Isolation of the process as the kernel reports it right after its start."""

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from .._C import GroupTree, parse_cpu_list, read_hierarchies
@@ -32,13 +33,6 @@ class Pinned:
         return f"Pinned({self.slot!r}, by {self.level}{why})"
 
 
-def _share(share: object) -> tuple[int, int]:
-    """Return (i, N) of a share, if it is one."""
-    if isinstance(share, (tuple, list)) and len(share) == 2 and all(type(each) is int for each in share):
-        return share[0], share[1]
-    raise InvalidArgument(f"share {share!r}: expected (i, N), two whole numbers: the i-th of N shares")
-
-
 @contextmanager
 def scope(
     share: tuple[int, int], backend: str = "auto", require: str | None = None, parent: str | None = None, **options: Any
@@ -61,7 +55,9 @@ def scope(
         CgroupError: `backend="cgroup"` is not available.
     """
     check_choice("backend", backend, _BACKENDS)
-    index, number = _share(share)
+    if not isinstance(share, (tuple, list)) or len(share) != 2 or any(type(each) is not int for each in share):
+        raise InvalidArgument(f"share {share!r}: expected (i, N), two whole numbers: the i-th of N shares")
+    index, number = share
     plan = make_plan(Topology.read(), number, **options)
     if not 0 <= index < number:
         raise InvalidArgument(f"share ({index}, {number}): the first must be 0 to {number - 1}")
@@ -123,7 +119,13 @@ def _enter_group(pinned: Pinned, parent: str, undo: ExitStack) -> None:
         )
         mine.callback(group.remove)
         before = _own_groups()
-        mine.callback(_return_to, before)
+
+        def go_back() -> None:
+            for folder, now in zip(before, _own_groups(), strict=False):
+                if folder != now:
+                    Path(folder, "cgroup.procs").write_text(str(os.getpid()))
+
+        mine.callback(go_back)
         group.attach(os.getpid())
         if held >= {"cpuset", "memory"}:
             pinned.level = "cgroup"
@@ -132,13 +134,6 @@ def _enter_group(pinned: Pinned, parent: str, undo: ExitStack) -> None:
 
 def _own_groups() -> list[str]:
     return [hierarchy["own"] for hierarchy in read_hierarchies("") if hierarchy["own"]]
-
-
-def _return_to(folders: list[str]) -> None:
-    for folder, now in zip(folders, _own_groups(), strict=False):
-        if folder != now:
-            with open(f"{folder}/cgroup.procs", "w") as file:
-                file.write(str(os.getpid()))
 
 
 def _set_threads(slot: Slot, undo: ExitStack) -> None:

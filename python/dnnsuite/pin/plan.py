@@ -169,7 +169,13 @@ def make_plan(
     threads = sum(len(core.threads) for core in found.cores)
     deal = deal_cores(topology, found.cores, homes, locality, threads)
     reserve = reserve_bytes(reserve_memory, topology.memory_bytes)
-    memory = _memory_share(topology, reserve, count)
+    memory = (topology.memory_bytes - reserve) // count
+    memory -= memory % mmap.PAGESIZE
+    if memory <= 0:
+        raise NotEnoughMemory(
+            f"{count} shares of {topology.memory_bytes} bytes with {reserve} in reserve leave {max(memory, 0)} each; "
+            "lower --reserve-memory"
+        )
     made = _slots(topology, deal.shares, gpus, memory)
     reasons = _unequal(made, topology, split)
     return Plan(
@@ -229,17 +235,6 @@ def reserve_bytes(wanted: str | int, total_bytes: int) -> int:
     if value < 0:
         raise InvalidArgument(f"memory {wanted!r}; accepted: auto, 5%, 512M, 4G, or a number of bytes")
     return value
-
-
-def _memory_share(topology: Topology, reserve: int, count: int) -> int:
-    share = (topology.memory_bytes - reserve) // count
-    share -= share % mmap.PAGESIZE
-    if share <= 0:
-        raise NotEnoughMemory(
-            f"{count} shares of {topology.memory_bytes} bytes with {reserve} in reserve leave {max(share, 0)} each; "
-            "lower --reserve-memory"
-        )
-    return share
 
 
 def _slots(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._C import read_hierarchies
+from .._shown import aligned
 from .plan import Plan
 
 
@@ -15,12 +16,8 @@ def hierarchies() -> list[dict[str, Any]]:
     return [dict(hierarchy) for hierarchy in read_hierarchies()]
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    lines = [list(map(str, row)) for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(aligned(rows, left=range(len(rows[0]))))
 
 
 def render_plan(plan: Plan) -> str:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, did_you_mean
 from ._style import BLUE, VERMILION
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -81,19 +81,17 @@ def importance(table: pd.DataFrame, metric: str) -> dict[str, float]:
     total = float(((ranks - ranks.mean()) ** 2).sum())
     found = {}
     for name in names:
-        groups = ranks.groupby(_parts(table[name]))
+        values: Any = table[name]  # a choice, or few values, divide the trials by itself; a range in thirds
+        if not _is_number(values) or values.nunique() <= _PARTS:
+            parts = values.astype(str).to_numpy()
+        else:
+            parts = np.minimum((values.rank(method="average").to_numpy() - 1) * _PARTS // len(values), _PARTS - 1)
+        groups = ranks.groupby(parts)
         spread = len(table) - groups.ngroups
         within = float(groups.apply(lambda own: ((own - own.mean()) ** 2).sum()).sum())
         explained = 1 - within / spread * (len(table) - 1) / total if spread > 0 and total > 0 else 0.0
         found[name] = max(0.0, explained)
     return found
-
-
-def _parts(values: pd.Series) -> Any:
-    """Number the parts of a parameter: its values if there are few, else thirds of the trials by its value."""
-    if not _is_number(values) or values.nunique() <= _PARTS:
-        return values.astype(str).to_numpy()
-    return np.minimum((values.rank(method="average").to_numpy() - 1) * _PARTS // len(values), _PARTS - 1)
 
 
 def _is_number(values: pd.Series) -> bool:

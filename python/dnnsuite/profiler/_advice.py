@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .._lazy import pandas as pd
-from ._op_classes import TRANSPARENT
+from ._breakdown import TRANSPARENT
 from .cpu import is_compiled
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ class Advice:
 
 _DOUBTS = ("perturbed",)
 
-Said = tuple[float, str, str]  # percent of the step that it is about, why, what to do
 Text = str | Callable[[Facts], str]
 
 
@@ -71,19 +70,18 @@ class _Share:
     does: Text  # what that share of a step does
     action: Text
 
-    def __call__(self, facts: Facts) -> Said | None:
+    def advice(self, name: str, facts: Facts) -> Advice | None:
         share = facts.share(*self.classes)
         if share < self.least:
             return None
         does, action = (text if isinstance(text, str) else text(facts) for text in (self.does, self.action))
-        return share, f"{share:.0f} % of a step {does} (rule: {self.least} % or more)", action
+        return Advice(name, f"{share:.0f} % of a step {does} (rule: {self.least} % or more)", action, share)
 
 
 def advise(facts: Facts, most: int = 4) -> list[Advice]:
     """Apply all rules to `facts`; the advice on the largest share of the step comes first. Never empty."""
-    found = [
-        Advice(name, said[1], said[2], said[0]) for name, rule in _RULES.items() if (said := rule(facts)) is not None
-    ]
+    of_shares = (rule.advice(name, facts) for name, rule in _RULES.items())
+    found = [*filter(None, of_shares), *_other_advice(facts)]
     found.sort(key=lambda advice: -advice.weight)
     doubts = [advice for advice in found if advice.rule in _DOUBTS]  # on the figures themselves: after what they say
     found = [advice for advice in found if advice not in doubts][:most] + doubts
@@ -132,11 +130,6 @@ def _fewer_bytes(facts: Facts) -> str:
     return "; ".join([*ways, "fewer casts, copies and operators that read a tensor once more"])
 
 
-def _fewer_copies(facts: Facts) -> str:
-    pinned = "; copy from pinned memory with non_blocking=True" if facts.on_gpu else ""
-    return "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout" + pinned
-
-
 def _fewer_updates(facts: Facts) -> str:
     seen, in_one_pass = facts.optimizer, "dnnsuite.optim updates in one pass, also the models of an array"
     if facts.models:
@@ -160,7 +153,7 @@ def _faster_products(facts: Facts) -> str:
     return "the work itself: compare its rate with the machine's peak (dnnsuite roofline)" + narrow
 
 
-_RULES: dict[str, Callable[[Facts], Said | None]] = {
+_RULES: dict[str, _Share] = {
     "data-wait": _Share(("data wait",), 10, "waits for data", _feed),
     "host-bound": _Share(
         ("host",), 20,
@@ -168,7 +161,11 @@ _RULES: dict[str, Callable[[Facts], Said | None]] = {
         _fewer_launches,
     ),
     "memory-bound": _Share(_MEMORY_BOUND, 25, _what_moves, _fewer_bytes),
-    "copies": _Share(("copy",), 10, "copies", _fewer_copies),
+    "copies": _Share(
+        ("copy",), 10, "copies",
+        lambda facts: "find .contiguous(), .to(), cat and transposes in table `ops_by_name`; keep one memory layout"
+        + ("; copy from pinned memory with non_blocking=True" if facts.on_gpu else ""),
+    ),
     "optimizer": _Share(("optimizer",), 10, "updates parameters", _fewer_updates),
     "compute-bound": _Share(_PRODUCTS, 50, "is matrix products and convolutions", _faster_products),
     "communication": _Share(
@@ -191,71 +188,37 @@ _RULES: dict[str, Callable[[Facts], Said | None]] = {
 }  # fmt: skip
 
 
-def _rule(function: Callable[[Facts], Said | None]) -> Callable[[Facts], Said | None]:
-    _RULES[function.__name__.strip("_").replace("_", "-")] = function
-    return function
-
-
-@_rule
-def _small_operators(facts: Facts) -> Said | None:
-    count, mean_us = facts.ops_per_step, facts.mean_op_us
-    if facts.on_gpu or count is None or mean_us is None or count < 200 or mean_us >= 50:
-        return None
-    share = 100 - facts.share("data wait", "idle", "host")
-    because = f"{count:.0f} operators per step take {mean_us:.0f} us each (rule: 200 or more, below 50 us)"
-    return share * (50 - mean_us) / 50, because, _fewer_launches(facts)
-
-
-@_rule
-def _idle(facts: Facts) -> Said | None:
-    share = facts.share("idle")
-    if share - (facts.displaced_pct or 0) < 10:
-        return None  # where others have the CPU, that is said
-    because = f"in {share:.0f} % of a step nothing runs and the loop's thread is off the CPU (rule: 10 % or more)"
-    action = "look for sleeps, printing, checkpoints, locks, input and output between the steps, and for .item()"
-    return share, because, action
-
-
-@_rule
-def _contended(facts: Facts) -> Said | None:
-    share = facts.displaced_pct
-    if share is None or share < 10:
-        return None
-    because = f"for {share:.0f} % of a step the loop's thread was ready and had no CPU (rule: 10 % or more)"
-    action = "others want the same CPUs: stop them, give it its own (dnnsuite pin), or use fewer threads"
-    return share, because, action
-
-
-@_rule
-def _idle_cpus(facts: Facts) -> Said | None:
-    busy, cpus = facts.cpu_busy_pct, facts.cpus
-    if facts.on_gpu or busy is None or not cpus or cpus < 2 or busy >= 60 or (facts.displaced_pct or 0) >= 10:
-        return None
-    if facts.share("idle", "data wait", "communication") >= 25:
-        return None  # CPUs are idle because the loop waits
-    because = f"the process keeps {busy:.0f} % of its {cpus} CPUs busy (rule: below 60 %)"
-    action = "give threads more to do: a larger batch, or several models at once (dnnsuite.fuse, a thread per model)"
-    return (100 - busy) / 2, because, action
-
-
-@_rule
-def _perturbed(facts: Facts) -> Said | None:
-    cost = facts.overhead_pct
-    if cost is None or cost < 25:
-        return None
-    because = f"the instruments make a step {cost:.0f} % longer (rule: 25 % or more)"
-    action = "read shares, not times: short operators look longer than they are"
-    return min(cost, 100.0), because, action
-
-
-@_rule
-def _feature_maps(facts: Facts) -> Said | None:
-    share = facts.memory_shares.get("feature maps", 0.0)
-    if share < 60:
-        return None
-    because = f"{share:.0f} % of the memory of the model holds feature maps (rule: 60 % or more)"
-    action = "for larger batches recompute them (torch.utils.checkpoint), or accumulate over smaller ones"
-    return share / 10, because, action
+def _other_advice(facts: Facts) -> Iterator[Advice]:
+    """Yield advice of the rules that look at more than a share of the step."""
+    count, mean_us, displaced = facts.ops_per_step, facts.mean_op_us, facts.displaced_pct or 0.0
+    if not facts.on_gpu and count is not None and mean_us is not None and count >= 200 and mean_us < 50:
+        share = 100 - facts.share("data wait", "idle", "host")
+        because = f"{count:.0f} operators per step take {mean_us:.0f} us each (rule: 200 or more, below 50 us)"
+        yield Advice("small-operators", because, _fewer_launches(facts), share * (50 - mean_us) / 50)
+    idle = facts.share("idle")
+    if idle - displaced >= 10:  # where others have the CPU, that is said
+        because = f"in {idle:.0f} % of a step nothing runs and the loop's thread is off the CPU (rule: 10 % or more)"
+        action = "look for sleeps, printing, checkpoints, locks, input and output between the steps, and for .item()"
+        yield Advice("idle", because, action, idle)
+    if displaced >= 10:
+        because = f"for {displaced:.0f} % of a step the loop's thread was ready and had no CPU (rule: 10 % or more)"
+        action = "others want the same CPUs: stop them, give it its own (dnnsuite pin), or use fewer threads"
+        yield Advice("contended", because, action, displaced)
+    busy, waits = facts.cpu_busy_pct, facts.share("idle", "data wait", "communication") >= 25
+    if not facts.on_gpu and busy is not None and (facts.cpus or 0) >= 2 and busy < 60 and displaced < 10 and not waits:
+        because = f"the process keeps {busy:.0f} % of its {facts.cpus} CPUs busy (rule: below 60 %)"
+        action = (
+            "give threads more to do: a larger batch, or several models at once (dnnsuite.fuse, a thread per model)"
+        )
+        yield Advice("idle-cpus", because, action, (100 - busy) / 2)
+    if (cost := facts.overhead_pct) is not None and cost >= 25:
+        because = f"the instruments make a step {cost:.0f} % longer (rule: 25 % or more)"
+        action = "read shares, not times: short operators look longer than they are"
+        yield Advice("perturbed", because, action, min(cost, 100.0))
+    if (maps := facts.memory_shares.get("feature maps", 0.0)) >= 60:
+        because = f"{maps:.0f} % of the memory of the model holds feature maps (rule: 60 % or more)"
+        action = "for larger batches recompute them (torch.utils.checkpoint), or accumulate over smaller ones"
+        yield Advice("feature-maps", because, action, maps / 10)
 
 
 _COMPUTED = ("gemm", "conv", "attention")

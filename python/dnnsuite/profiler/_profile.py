@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._lazy import pandas as pd
 from ..errors import InvalidArgument, Unavailable
-from ._overhead import Overhead, overhead
-from ._windows import LoopStep, Phase, Schedule, Windows
+from ._windows import LoopStep, Overhead, Phase, Schedule, Windows, overhead
 from .data import derived, read, within
 from .instrument import Absent, Instrument, choose, open_all
 
@@ -81,17 +80,12 @@ def _refuse_foreign() -> None:
         )
 
 
-def profile(
-    metrics: str | Sequence[str] = "timeline",
-    *,
-    schedule: Schedule | None = None,
-    instruments: Iterable[str | Instrument] = (),
-    on_ready: Callable[[Profile], object] | None = None,
-    synchronize: Callable[[], object] | None = None,
-    device: str | None = None,
-    about: dict[str, Any] | None = None,
-) -> Profile:
+class Profile:
     """Observe a training loop: put `with profile(...) as p:` around it, and call `p.step()` after each step.
+
+    Observations are complete after the `with` block; within it they end with the current window. Tables are attributes:
+    `p.steps`, `p.phases`, `p.ops`. Times are nanoseconds of CLOCK_MONOTONIC; the definition of each column is in
+    `table.attrs["definitions"]`.
 
     Args:
         metrics: `timeline`, `cores`, `fp32`, `memory`, `power` or `all`; several as a list or joined by `|`. If a
@@ -110,33 +104,27 @@ def profile(
             unavailable.
         InvalidArgument: a metric or instrument is unknown.
     """
-    return Profile(metrics, schedule, instruments, on_ready, synchronize, device or _device_in_use(), about or {})
-
-
-class Profile:
-    """Observations of a loop. They are complete after the `with` block; within it they end with the current window.
-
-    Tables are attributes: `p.steps`, `p.phases`, `p.ops`. Times are nanoseconds of CLOCK_MONOTONIC; the definition of
-    each column is in `table.attrs["definitions"]`.
-    """
 
     def __init__(
         self,
-        metrics: str | Sequence[str],
-        schedule: Schedule | None,
-        instruments: Iterable[str | Instrument],
-        on_ready: Callable[[Profile], object] | None,
-        synchronize: Callable[[], object] | None,
-        device: str,
-        about: dict[str, Any],
+        metrics: str | Sequence[str] = "timeline",
+        *,
+        schedule: Schedule | None = None,
+        instruments: Iterable[str | Instrument] = (),
+        on_ready: Callable[[Profile], object] | None = None,
+        synchronize: Callable[[], object] | None = None,
+        device: str | None = None,
+        about: dict[str, Any] | None = None,
     ) -> None:
-        self.schedule, self.about = schedule, about
+        torch = sys.modules.get("torch")
+        used = "cuda" if torch is not None and torch.cuda.is_initialized() else "cpu"
+        self.schedule, self.about = schedule, about or {}
         self.first = 0  # number of the first step, in a loop of which some have ended
         self.metrics = metrics
         self.tables: dict[str, pd.DataFrame] = {}
         self.notes: list[str] = []
         self.absent: list[Absent] = []
-        self._makers, self._asked = choose(metrics, instruments, device.split(":")[0])
+        self._makers, self._asked = choose(metrics, instruments, (device or used).split(":")[0])
         self._on_ready, self._synchronize = on_ready, synchronize
         self._windows: Windows | None = None
         self._owner = self._thread = 0
@@ -242,13 +230,15 @@ class Profile:
     @property
     def loader_workers(self) -> int | None:
         """`num_workers` of the DataLoader that the loop waited for; None if there was none."""
-        found = (getattr(each, "loader_workers", None) for each in self._driver.instruments)
-        return next((workers for workers in found if workers is not None), None)
+        return self._seen("loader_workers")
 
     @property
     def optimizer(self) -> OptimizerSeen | None:
         """The optimizer that stepped last; None if none from torch.optim did."""
-        found = (getattr(each, "optimizer", None) for each in self._driver.instruments)
+        return self._seen("optimizer")
+
+    def _seen(self, name: str) -> Any:
+        found = (getattr(each, name, None) for each in self._driver.instruments)
         return next((seen for seen in found if seen is not None), None)
 
     @property
@@ -294,7 +284,7 @@ class Profile:
 
     def save(self, directory: str | os.PathLike[str], figures: bool = True) -> list[Path]:
         """Write a CSV file per table, their definitions, the trace, the figures and the summary. Returns the files."""
-        from .files import save
+        from .trace import save
 
         return save(self, Path(directory), figures)
 
@@ -325,9 +315,7 @@ class Profile:
             self.stop("the process ended")
 
 
-def _device_in_use() -> str:
-    torch = sys.modules.get("torch")
-    return "cuda" if torch is not None and torch.cuda.is_initialized() else "cpu"
+profile = Profile
 
 
 def _caller() -> str:

@@ -117,7 +117,9 @@ class StepEnds:
                 result = function(*args, **kwargs)
             if outermost and not torch.compiler.is_compiling() and not kwargs.get("create_graph"):
                 of = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-                self._passes(kind, _loop_of_thread(), of)
+                thread = threading.current_thread()
+                # Threads of torch's own, in which checkpoints run, make a part of a step.
+                self._passes(kind, None if type(thread).__name__ == "_DummyThread" else thread, of)
             return result
 
         return gradients
@@ -149,7 +151,8 @@ class StepEnds:
     def optimizer_stepped(self, optimizer: Any) -> None:
         """Report an optimizer's step, unless backward ends the steps."""
         if self._settle("optimizer"):
-            self._ended(StepEnd("optimizer", optimizer, _device_of_optimizer(optimizer), self._before))
+            devices = (parameter.device.type for group in optimizer.param_groups for parameter in group["params"])
+            self._ended(StepEnd("optimizer", optimizer, str(next(devices, "cpu")), self._before))
 
     def forward_ended(self, module: Any, output: Any) -> None:
         """Report the end of a module's call if no gradient is computed."""
@@ -207,19 +210,6 @@ class StepEnds:
             yield not outer
         finally:
             setattr(self._depth, what, outer)
-
-
-def _loop_of_thread() -> object:
-    """Return the calling thread; None for one of torch's own, in which checkpoints run: a part of a step."""
-    thread = threading.current_thread()
-    return None if type(thread).__name__ == "_DummyThread" else thread
-
-
-def _device_of_optimizer(optimizer: Any) -> str:
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            return str(parameter.device.type)
-    return "cpu"
 
 
 def _device_of_tensors(tensors: Any) -> str:

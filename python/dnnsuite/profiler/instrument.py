@@ -6,6 +6,7 @@ choice of instruments by name and by metrics, with reasons for those unavailable
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -46,9 +47,11 @@ class Instrument(Protocol):
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the results of all windows as tables, by name; see :func:`define`."""
+        return {}
 
     def notes(self) -> list[str]:
         """Return remarks for the reader, for example dropped records, multiplexing or refusals."""
+        return []
 
     def close(self) -> None:
         """Release everything, also after a failure. It may be called more than once."""
@@ -69,6 +72,37 @@ class SessionInstrument(Instrument):
         session, self._session = self._session, None
         if session is not None:
             session.close()
+
+
+class HookInstrument(Instrument):
+    """An instrument of hooks in torch, which exist only while a window is open."""
+
+    _undo: ExitStack | None = None
+
+    def hook(self, undo: ExitStack) -> None:
+        """Add the hooks; `undo` removes them again."""
+
+    @property
+    def running(self) -> bool:
+        """True while a window is open."""
+        return self._undo is not None
+
+    def open(self) -> None:
+        if "torch" not in sys.modules:
+            raise Unavailable("the process has not imported torch", remedy="import torch before profiling")
+
+    def start(self) -> None:
+        with ExitStack() as undo:
+            self.hook(undo)
+            self._undo = undo.pop_all()
+
+    def stop(self) -> None:
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo.close()
+
+    def close(self) -> None:
+        self.stop()
 
 
 def define(table: pd.DataFrame, meanings: Mapping[str, str]) -> pd.DataFrame:
@@ -140,10 +174,6 @@ def _refused(name: str, beside: str, words: str) -> Instrument:
     raise Unavailable(f"{name} and {beside} are not measured in one run", "", f"--metrics {words} needs a separate run")
 
 
-def _given(instrument: Instrument) -> Instrument:
-    return instrument
-
-
 def choose(
     metrics: str | Sequence[str], instruments: Iterable[str | Instrument] = (), device: str = "cpu"
 ) -> tuple[list[tuple[str, Callable[[], Instrument]]], set[str]]:
@@ -170,7 +200,7 @@ def choose(
     asked = set()
     for each in instruments:
         if not isinstance(each, str):
-            makers.append((each.name, partial(_given, each)))
+            makers.append((each.name, partial(lambda made: made, each)))
             asked.add(each.name)
             continue
         _check("instrument", each, NAMES)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -50,7 +50,7 @@ class WorkersReader:
         resident = 0
         for pid in host.family(self._leaders):
             with suppress(OSError):  # it has ended
-                used_ns[pid] = time.clock_gettime_ns(_cpu_clock(pid))
+                used_ns[pid] = time.clock_gettime_ns((~pid << 3) | 2)  # its CPU clock: clock_getcpuclockid(3)
                 resident += int(_read(f"/proc/{pid}/statm").split()[1]) * _PAGE_BYTES
         if self._then_ns:
             grown_ns = sum(value - before_ns.get(pid, 0) for pid, value in used_ns.items())
@@ -65,11 +65,6 @@ def _read(path: str) -> bytes:
         return os.read(file, 4096)
     finally:
         os.close(file)
-
-
-def _cpu_clock(pid: int) -> int:
-    """Return the kernel's number of the CPU clock of a process: clock_getcpuclockid(3)."""
-    return (~pid << 3) | 2
 
 
 class _Source(Protocol):
@@ -119,7 +114,10 @@ class Monitor:
         self._counters = counters
         self.log = MonitorLog()
         self._system, self._workers = SystemReader(), WorkersReader()
-        self._sampler = Sampler("monitor", self._read, interval_s, self._keep)
+        self._sampler = Sampler(
+            "monitor", self._read, interval_s,
+            lambda t_ns, found: self.log.add(t_ns, ((MonitorColumn(r.device, r.name, r.unit), r.value) for r in found)),
+        )  # fmt: skip
         self._sources: list[_Source] = []
         self._names: list[str] = []
         self._notes: list[str] = []
@@ -218,6 +216,3 @@ class Monitor:
                 if reading.name == "clock_reasons":
                     slowed = 100.0 * bool(int(reading.value) & SLOWED)
                     yield Reading(reading.device, "throttled", slowed, "%")
-
-    def _keep(self, t_ns: int, readings: Iterable[Reading]) -> None:
-        self.log.add(t_ns, ((MonitorColumn(r.device, r.name, r.unit), r.value) for r in readings))

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .._lazy import pandas as pd
-from ..errors import Unavailable
 from ..timing import Spans, now_ns
 from .cpu import CLOSURE
-from .instrument import Instrument, define, replaced
+from .instrument import HookInstrument, Instrument, define, replaced
 
 PHASE_COLUMNS = {
     "phase": "data: in a DataLoader's __next__; forward: in the outermost module's call; backward: in "
@@ -77,7 +76,7 @@ class _Stack(threading.local):
         return self.open[-1][1] if self.open else ""
 
 
-class PhasesInstrument(Instrument):
+class PhasesInstrument(HookInstrument):
     """Phases of steps without a change to the loop; see :class:`_Stack` for those inside of each other.
 
     Hooks exist only while a window is open, so other steps run undisturbed. Hooks inside `torch.compile` are not
@@ -95,49 +94,29 @@ class PhasesInstrument(Instrument):
         self.loader_workers: int | None = None  # of the last DataLoader that was waited for
         self.optimizer: OptimizerSeen | None = None  # the last that stepped
         self._rows: list[tuple[str, int, int, int, int]] = []  # as PHASE_COLUMNS
-        self._undo: contextlib.ExitStack | None = None
         self._stack = _Stack()
 
-    def open(self) -> None:
-        if "torch" not in sys.modules:
-            raise Unavailable("the process has not imported torch", remedy="import torch before profiling")
-
-    def start(self) -> None:
+    def hook(self, undo: contextlib.ExitStack) -> None:
         from .._torch import loader_iterator
 
-        with contextlib.ExitStack() as undo:
-            if loader_iterator is not None:
-                undo.enter_context(replaced(loader_iterator, "__next__", self._in_data))
-            if self._with_modules:
-                self._watch_modules(undo)
-            self._watch_optimizers(undo)
-            for name in ("backward", "grad"):
-                undo.enter_context(replaced(sys.modules["torch.autograd"], name, self._in_backward))
-            self._undo = undo.pop_all()
-
-    @property
-    def running(self) -> bool:
-        """True while a window is open."""
-        return self._undo is not None
+        if loader_iterator is not None:
+            undo.enter_context(replaced(loader_iterator, "__next__", self._in_data))
+        if self._with_modules:
+            self._watch_modules(undo)
+        self._watch_optimizers(undo)
+        for name in ("backward", "grad"):
+            undo.enter_context(replaced(sys.modules["torch.autograd"], name, self._in_backward))
 
     def step(self, index: int) -> None:
         self._stack.open.clear()  # an optimizer that raised had no end
 
     def stop(self) -> None:
-        undo, self._undo = self._undo, None
         self._stack = _Stack()
-        if undo is not None:
-            undo.close()
-
-    def close(self) -> None:
-        self.stop()
+        super().stop()
 
     def tables(self) -> dict[str, pd.DataFrame]:
         table = pd.DataFrame(self._rows, columns=list(PHASE_COLUMNS))
         return {"phases": define(table.sort_values("t0_ns", ignore_index=True), PHASE_COLUMNS)}
-
-    def notes(self) -> list[str]:
-        return []
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:

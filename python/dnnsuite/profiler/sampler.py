@@ -66,7 +66,7 @@ class Sampler:
         self.reads = self.missed = self.cost_ns = self.cpu_ns = self.lasted_ns = 0
         self.failure: BaseException | None = None
         self._read = read
-        self._keep = keep or self._append
+        self._keep = keep or (lambda t_ns, readings: self.rows.extend((t_ns, *each) for each in readings))
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._owner = 0
@@ -126,10 +126,6 @@ class Sampler:
         self.cost_ns += now_ns() - wall
         self.cpu_ns += time.thread_time_ns() - cpu
         self.reads += 1
-
-    def _append(self, t_ns: int, readings: Iterable[Reading]) -> None:
-        for reading in readings:
-            self.rows.append((t_ns, *reading))
 
     def notes(self) -> list[str]:
         """Cost of the sampling, missed samples and the reason for an early end, a sentence each."""

@@ -15,11 +15,11 @@ from .._shown import WIDTH, duration, number, percent, wrapped
 from .._shown import rate as shown_rate
 from ..errors import InvalidArgument
 from ..timing import batch_means
-from . import _overhead
+from . import _windows
 from ._advice import Advice, advise, cpu_busy_pct, displaced_pct, facts
 from ._breakdown import REMARK
 from ._windows import FOREIGN, LoopStep, Phase
-from .counters.utilization import utilization_lines, utilization_record
+from .counters.gpu_counters import utilization_lines, utilization_record
 
 if TYPE_CHECKING:
     from ._profile import Profile
@@ -77,7 +77,7 @@ def record(profile: Profile) -> dict[str, Any]:
         "displaced_pct": displaced_pct(profile),
         "flops_per_s": flops_per_s(profile),
         "roofline": asdict(roof.summary) if roof is not None else None,
-        "overhead": {**asdict(cost), "resolved": cost.resolved, "definition": _overhead.DEFINITION} if cost else None,
+        "overhead": {**asdict(cost), "resolved": cost.resolved, "definition": _windows.DEFINITION} if cost else None,
         "breakdown": table.to_dict("records") if table is not None else [],
         "utilization": utilization_record(profile.tables.get("utilization")),
         "advice": [asdict(each) for each in advice(profile)] if profile.active else [],

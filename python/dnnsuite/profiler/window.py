@@ -9,7 +9,6 @@ import threading
 from typing import Any
 
 from .. import _C
-from .._lazy import pandas as pd
 from ..errors import Error, Unavailable
 from ..host import register_vendor_folders
 from . import nvtx
@@ -88,7 +87,10 @@ class Window:
 
 
 class WindowInstrument(Instrument):
-    """Instrument that holds the window of external tools (:class:`Window`) open while one of the profile is."""
+    """Instrument that holds the window of external tools (:class:`Window`) open while one of the profile is.
+
+    On a machine without these tools their absence is no news, so that it has no notes.
+    """
 
     name = "window"
 
@@ -103,12 +105,6 @@ class WindowInstrument(Instrument):
 
     def close(self) -> None:
         self._window.close()
-
-    def tables(self) -> dict[str, pd.DataFrame]:
-        return {}
-
-    def notes(self) -> list[str]:
-        return []  # on a machine without these tools their absence is no news
 
 
 def close_at_exit() -> None:

@@ -10,13 +10,11 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._runs.samples import write_samples
+from .._runs.rates import write_samples
 from .._runs.spec import WorkerSpec
-from .._runs.turn_task import TurnTaker
-from .._runs.worker import Siblings
+from .._runs.worker import Siblings, TurnTaker
 from ..timing import now_ns
 from ..workflow.clocks import clock_for
 
@@ -65,7 +63,12 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     job: Any = jobs.get(spec.job)(jobs.JobConfig.from_dict(spec.config))
     config, directory = job.config, spec.folder
     made, steps = windows_of(order["start_iteration"], order["profile_iterations"])
-    about = {"job": spec.job, **_about(job)}
+    about = {
+        "job": spec.job,
+        **{name: getattr(config, name) for name in ("batch_size", "B", "device", "precision")},
+        "items_per_step": job.items_per_step,
+        "unit": job.unit,
+    }
     # A hook in modules would keep the runner of an array from replaying its steps.
     phases = PhasesInstrument(modules=config.B == 0)
     instruments: list[Any] = [phases]
@@ -74,7 +77,9 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
     with closing(job):
         job.setup()
         siblings.wait()
-        _watch_data(job, phases)
+        for name in ("batch", "_batch"):  # getting the next batch counts as the phase `data`
+            if callable(get := getattr(job, name, None)):
+                setattr(job, name, _in_phase(get, phases))
         with profiler.profile(
             order["metrics"],
             schedule=made,
@@ -87,32 +92,11 @@ def observe(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:
             for index in range(steps):
                 job.step()
                 p.step()
-                _tell(directory, index + 1, steps)
+                (directory / "progress.txt").write_text(f"{index + 1} {steps}")  # for the process that waits
             window = {"start_ns": start_ns, "stop_ns": now_ns()}
         about["losses"] = job.losses()
         p.save(directory)
         return {"profile": p.record(), "provenance": job.provenance(), "window": window}
-
-
-def _about(job: Any) -> dict[str, Any]:
-    """Facts of a job that its profile shows."""
-    config = job.config
-    return {
-        "batch_size": config.batch_size,
-        "B": config.B,
-        "device": config.device,
-        "precision": config.precision,
-        "items_per_step": job.items_per_step,
-        "unit": job.unit,
-    }
-
-
-def _watch_data(job: Any, phases: PhasesInstrument) -> None:
-    """Count as the phase `data` the time in which a job gets its next batch."""
-    for name in ("batch", "_batch"):
-        get = getattr(job, name, None)
-        if callable(get):
-            setattr(job, name, _in_phase(get, phases))
 
 
 def _in_phase(get: Callable[..., Any], phases: PhasesInstrument) -> Callable[..., Any]:
@@ -124,11 +108,6 @@ def _in_phase(get: Callable[..., Any], phases: PhasesInstrument) -> Callable[...
             return get(*args, **kwargs)
 
     return batch
-
-
-def _tell(directory: Path, done: int, steps: int) -> None:
-    """Write the progress, for the process that waits: a file of two numbers."""
-    (directory / "progress.txt").write_text(f"{done} {steps}")
 
 
 def rate(spec: WorkerSpec, siblings: Siblings) -> dict[str, Any]:

@@ -91,8 +91,18 @@ def run_script(
     found = [path.parent for path in sorted(out.rglob("status.json"))]
     profiles = [_read(directory) for directory in found]
     observed = [each for each in profiles if each["observed"]]
-    remarks = [_cut(each) for each in observed if not each["done"]]
-    remarks += [_later(each) for each in observed if each.get("later")]
+    remarks = [
+        f"process {each['pid']} was ended after step {each['steps']}: its {each['observed']} observed steps are those "
+        "of the windows that had closed"
+        for each in observed
+        if not each["done"]
+    ]
+    remarks += [
+        f"after the {each['observed']} steps that were observed ({each['step_ends']}) came others ({each['later']}): "
+        f"--step-on {each['later']} observes those"
+        for each in observed
+        if each.get("later")
+    ]
     remarks += [] if observed else [_why_nothing(profiles, status, start_iteration)]
     if observed and start_iteration == 0:
         remarks.append("iteration 0 was not observed: before it has ended nothing shows that there are iterations")
@@ -179,20 +189,6 @@ def _read(directory: Path) -> dict[str, Any]:
         status["profile"] = read_json(directory / "profile.json")
         status["observed"] = status["profile"]["steps"] if (directory / "summary.txt").is_file() else 0
     return status
-
-
-def _cut(profile: dict[str, Any]) -> str:
-    return (
-        f"process {profile['pid']} was ended after step {profile['steps']}: its {profile['observed']} observed steps "
-        "are those of the windows that had closed"
-    )
-
-
-def _later(profile: dict[str, Any]) -> str:
-    return (
-        f"after the {profile['observed']} steps that were observed ({profile['step_ends']}) came others "
-        f"({profile['later']}): --step-on {profile['later']} observes those"
-    )
 
 
 def _why_nothing(profiles: Sequence[dict[str, Any]], status: int, start: int) -> str:

@@ -4,48 +4,43 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil  # type: ignore[import-untyped]
+
+from .. import host
 from .._files import read_json
 from .._lazy import pandas as pd
-from .._runs.device import choose_device
-from .._runs.folder import PROFILES_FILE, PlanFolder, opened
+from .._runs.folder import PROFILES_FILE, PlanFolder, final, opened
+from .._runs.group import Direct
 from .._runs.interrupts import interruptible
-from .._runs.plugins import import_plugins
-from .._runs.record import Metric, RunRecord
-from .._runs.resume import final
-from .._runs.spec import RESULT_FILE
+from .._runs.limits import memory_share_bytes
+from .._runs.record import Metric, Moment, RunRecord
+from .._runs.spec import RESULT_FILE, import_plugins
+from .._runs.turn_workers import run_group
+from .._runs.words import choose_device
+from .._shown import size as shown_size
 from ..errors import InvalidArgument
 from ..profiler.activity import variables_for_markers
 from ..profiler.monitor import Monitor, check_monitor
-from .single_run import SingleRun, config_of
-from .throughput_request import check_limits, refuse_twice
+from .throughput_request import JobRequest, SingleRun
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(JobRequest):
     """Settings of an observation; equal requests can share a directory."""
 
-    job: str
-    batch_sizes: tuple[int, ...]
     metrics: str = "timeline"
     start_iteration: int = 10
     profile_iterations: int = 12
-    B: int = 0
     device: str = "cpu"
-    precision: str = "fp32"
-    threads: int | None = None
-    seed: int = 0
-    data: str = "auto"
-    dataroot: str | None = None
-    plugins: tuple[str, ...] = ()
-    timeout_s: float = 3600.0
     monitor: str = "auto"
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     def checked(self) -> Request:
         """Return the request with batch sizes and device resolved.
@@ -58,7 +53,7 @@ class Request:
         from ..profiler.instrument import choose
         from .job import windows_of
 
-        check_limits(self.threads, self.timeout_s)
+        self.check_limits()
         import_plugins(self.plugins, [os.getcwd()])
         choose(self.metrics)  # before a job imports torch
         check_monitor(self.monitor)
@@ -66,10 +61,9 @@ class Request:
         windows_of(self.start_iteration, self.profile_iterations)
         sizes = self.batch_sizes or (getattr(Job, "defaults", {}).get("batch_size", 32),)
         device = choose_device(self.device)
-        refuse_twice(sizes)
         made = replace(self, batch_sizes=tuple(sizes), device=device)
         for size in sizes:
-            Job(config_of(made, size))  # refuses what it does not take
+            Job(made.config(size))  # refuses what it does not take
         return made
 
 
@@ -123,8 +117,7 @@ _FOUND = ("profile", "provenance", "process")
 
 
 def _claim(request: Request, folder: PlanFolder, known: bool) -> None:
-    settings = {key: value for key, value in asdict(request).items() if key != "batch_sizes"}
-    settings = {key: list(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+    settings = {key: value for key, value in request.to_dict().items() if key != "batch_sizes"}
     before = {"monitor": "auto", "options": {}}  # of directories that an earlier version began
     differing = sorted(key for key in settings if known and folder.state.get(key, before.get(key)) != settings[key])
     if differing:
@@ -139,31 +132,31 @@ def _one(request: Request, size: int, folder: PlanFolder, say: Callable[[str], N
     """One batch size in a process of its own; its directory appears when it is complete."""
     # DCGM would hold the counters that a profile reads: only when it is asked for.
     monitor = Monitor(request.monitor, gpus=request.device == "cuda", counters=False)
-    single = SingleRun(
-        "profile",
-        f"profile of {request.job}",
-        "dnnsuite.profiling.job:observe",
-        request.job,
-        config_of(request, size),
-        {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")},
-        request.plugins,
-        request.timeout_s,
-        asdict(request),
-        variables=_environment(request),
-        monitor=monitor,
-    )
-
-    def figures(record: RunRecord, result: Mapping[str, Any], directory: Path) -> RunRecord:
-        rate = _rate(result)
-        return replace(
-            record,
-            items_per_step=float(result["profile"]["about"]["items_per_step"]) if record.ok else 0.0,
-            metrics=(rate,) if rate and record.ok else (),
+    details = {name: getattr(request, name) for name in ("metrics", "start_iteration", "profile_iterations")}
+    variables, memory, tick = _environment(request), memory_share_bytes(1), _ticker(say)
+    single = SingleRun("profile", "dnnsuite.profiling.job:observe", request, request.config(size), details, variables)
+    directory, started = folder.begin_run(_name(size)), Moment.now()
+    try:
+        with monitor:
+            outcome = run_group(
+                [single.spec(directory, memory)], [variables], request.timeout_s, Direct(memory),
+                tick=lambda: tick(directory), started=monitor.follow,
+            )  # fmt: skip
+        monitor.write(directory)
+        result = outcome.results[0] if outcome.workers else {}
+        run, rate = single.record(folder, started, outcome, result), _rate(result)
+        run = replace(
+            run,
+            items_per_step=float(result["profile"]["about"]["items_per_step"]) if run.ok else 0.0,
+            metrics=(rate,) if rate and run.ok else (),
             window=result.get("window", {}),
             details={**{name: result[name] for name in _FOUND if name in result}, "monitor": monitor.record()},
         )
-
-    return single.run(folder, _name(size), _ticker(say), figures)[0]
+        single.finish(folder, directory, run)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return run
 
 
 def _rate(result: Mapping[str, Any]) -> Metric | None:
@@ -260,14 +253,114 @@ def metrics(result: dict[str, Any]) -> pd.DataFrame:
     cost = result["profile"]["overhead"] or {}
     bounds = {"rate": (row["rate_low"], row["rate_high"]), "overhead_pct": (cost.get("low_pct"), cost.get("high_pct"))}
     lines = [
-        (name.removesuffix(" (%)"), row[name], *bounds.get(name, (None, None)), _unit(name, row["unit"]), meaning)
+        (
+            name.removesuffix(" (%)"), row[name], *bounds.get(name, (None, None)),
+            row["unit"] if name == "rate" else "bytes" if name.endswith("_bytes")
+            else "% of a step" if name.endswith("(%)") else "%",
+            meaning,
+        )
         for name, meaning in meanings.items()
         if row.get(name) is not None
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(lines, columns=["metric", "value", "low", "high", "unit", "definition"])
 
 
-def _unit(name: str, rate: str) -> str:
-    if name == "rate":
-        return rate
-    return "bytes" if name.endswith("_bytes") else "% of a step" if name.endswith("(%)") else "%"
+_MOST = 3
+_LEAST_BYTES = 64 << 20  # below, nobody's memory is worth a word
+_SPARE = 0.95  # of the memory that is free, what a run may plan with: allocators round up
+
+
+class Holder(NamedTuple):
+    """A process that holds memory of a device."""
+
+    pid: int
+    name: str
+    bytes: int
+
+
+def fitting_batch_size(peaks: Mapping[int, int], room_bytes: int, failed: int) -> int | None:
+    """Return the largest batch size below `failed` whose memory fits into `room_bytes`; None where none that fits is
+    known.
+
+    Args:
+        peaks: peak memory in bytes of batch sizes that ran. Memory is taken to grow by a line through the two largest;
+            of a single one in proportion, which rather names too small a size.
+    """
+    sizes = sorted(peaks)
+    if not sizes:
+        return None
+    last = sizes[-1]
+    first = sizes[-2] if len(sizes) > 1 else 0
+    each = (peaks[last] - (peaks[first] if first else 0)) / (last - first)
+    fixed = peaks[last] - each * last
+    fits = int((room_bytes * _SPARE - fixed) / each) if each > 0 else failed - 1
+    return max(last, min(fits, failed - 1))
+
+
+def hint(results: Sequence[Mapping[str, Any]], device: str) -> list[str]:
+    """Write sentences about batch sizes that ran out of memory; none where all fitted.
+
+    Args:
+        results: results from :func:`dnnsuite.profiling.sizes.profiles`.
+        device: `cpu` or `cuda`.
+    """
+    failed = [result["batch_size"] for result in results if result["failure"] == "oom"]
+    if not failed:
+        return []
+    key = "peak_cuda_bytes" if device == "cuda" else "peak_rss_bytes"
+    ran = [result for result in results if result["status"] == "ok"]
+    peaks = {result["batch_size"]: result["process"][key] for result in ran if key in result["process"]}
+    room, held = _room_bytes(device), holders(device)
+    said = [f"memory: {shown_size(room)} are free on this {_WORDS[device]}"] if room is not None else []
+    others = ", ".join(f"{each.name} (process {each.pid}): {shown_size(each.bytes)}" for each in held)
+    said.append(
+        f"memory: held by {others}" if held else f"memory: no other process holds much of the {_WORDS[device]}'s"
+    )
+    fits = None if room is None else fitting_batch_size(peaks, room, min(failed))
+    if fits is not None:
+        said.append(f"memory: batch size {fits} would fit by the sizes that did; try --batch-sizes {fits}")
+    elif not peaks:
+        smaller = max(1, min(failed) // 2)
+        said.append(f"memory: no batch size has run yet, so it is unknown what fits; try --batch-sizes {smaller}")
+    return said
+
+
+_WORDS = {"cpu": "machine", "cuda": "GPU"}
+
+
+def holders(device: str) -> list[Holder]:
+    """List the processes that hold most of the device's memory, without this one; empty if unknown."""
+    if device == "cuda":
+        rows = (line.split(", ") for line in _asked("--query-compute-apps=pid,process_name,used_memory"))
+        found = [
+            Holder(int(row[0]), Path(row[1]).name, int(row[2]) << 20)
+            for row in rows
+            if len(row) == 3 and row[0].isdigit() and row[2].isdigit()
+        ]
+    else:
+        running = (each.info for each in psutil.process_iter(["pid", "name", "memory_info"]))
+        found = [Holder(info["pid"], info["name"], info["memory_info"].rss) for info in running if info["memory_info"]]
+    others = [each for each in found if each.pid != os.getpid() and each.bytes >= _LEAST_BYTES]
+    return sorted(others, key=lambda each: -each.bytes)[:_MOST]
+
+
+def _room_bytes(device: str) -> int | None:
+    if device != "cuda":
+        return host.available_memory_bytes()
+    free = [int(line) << 20 for line in _asked("--query-gpu=memory.free") if line.isdigit()]
+    return free[0] if free else None
+
+
+def _asked(query: str) -> list[str]:
+    """Lines of nvidia-smi on the GPU that this process computes on; none where it is missing or says nothing."""
+    found = shutil.which("nvidia-smi")
+    if found is None:
+        return []
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    which = [f"--id={first}"] if first.isdigit() or first.startswith("GPU-") else []
+    command = [found, query, "--format=csv,noheader,nounits", *which]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()]

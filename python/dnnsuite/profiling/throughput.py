@@ -17,17 +17,15 @@ from .. import jobs
 from .._files import write_text
 from .._lazy import pandas as pd
 from .._runs import facts
-from .._runs.folder import THROUGHPUT_FILE, PlanFolder, opened
+from .._runs.folder import THROUGHPUT_FILE, PlanFolder, final, opened, refuse_other_settings
 from .._runs.group import Direct, GroupOutcome
 from .._runs.identity import identity_of
 from .._runs.interrupts import deferred, interruptible
 from .._runs.limits import memory_share_bytes
-from .._runs.neighbours import all_cores, free_cores
+from .._runs.monitor import all_cores, free_cores
 from .._runs.progress import Progress
-from .._runs.rates import Steps
+from .._runs.rates import SAMPLES_FILE, Steps, read_steps
 from .._runs.record import Metric, Moment, RunRecord, Samples
-from .._runs.resume import final, refuse_other_settings
-from .._runs.samples import SAMPLES_FILE, read_steps
 from .._runs.turn_session import BLOCK_S, Session
 from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
@@ -255,8 +253,7 @@ def _with_figures(
 
 
 def _memory(process: Mapping[str, Any]) -> Metric:
-    if "peak_cuda_bytes" in process:
-        what = "largest memory that torch's allocator gave out"
-        return Metric("memory/peak", process["peak_cuda_bytes"], "bytes", definition=what)
-    what = "largest resident set of the process"
-    return Metric("memory/peak", process["peak_rss_bytes"], "bytes", definition=what)
+    on_gpu = "peak_cuda_bytes" in process
+    what = "largest memory that torch's allocator gave out" if on_gpu else "largest resident set of the process"
+    peak = process["peak_cuda_bytes" if on_gpu else "peak_rss_bytes"]
+    return Metric("memory/peak", peak, "bytes", definition=what)

@@ -9,20 +9,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._runs.record import MISSED, WITH_LOADER
-from ..results.intervals import mean
 from ..results.pool import conditions, whole_runs
 from ..results.table import SEPARATOR
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = [
-    "FAILURES", "ReportEntry", "by_job", "by_run", "entries_of", "finished", "mean", "of_suites", "rows_of_report",
-    "table_of",
-]  # fmt: skip
 
 # The classes of failure, in the order in which they are shown. `data`: the data asked for were not there.
 FAILURES = (
@@ -105,16 +97,14 @@ def rows_of_report(table: pd.DataFrame) -> pd.DataFrame:
     whole = of_run[of_run["metric"] == "throughput"]
     loaded = of_run[of_run["metric"] == WITH_LOADER].drop_duplicates("run_id").set_index("run_id")["value"]
     columns = ("job", "variant", "kind", "mode", "precision", "B")
-    names = [_row_name(*values) for values in zip(*(whole[name].tolist() for name in columns), strict=True)]
+    names = []
+    for job, variant, kind, mode, precision, B in zip(*(whole[name].tolist() for name in columns), strict=True):
+        own = f"{job} [{variant}]" if variant else job
+        names.append(own if kind in _OF_SUITES else f"{own} {mode} {precision} B={B}")
     rates = whole["run_id"].map(loaded).astype(float)
     measured = (whole["status"] == "ok") & whole["value"].abs().lt(math.inf)
     counts = whole_runs(whole, measured & ~whole["disturbances"].str.contains(_INCONCLUSIVE))
     return whole.assign(base=whole["job"], job=names, loaded_rate=rates, counts=counts)
-
-
-def _row_name(job: str, variant: str, kind: str, mode: str, precision: str, B: int) -> str:
-    own = f"{job} [{variant}]" if variant else job
-    return own if kind in _OF_SUITES else f"{own} {mode} {precision} B={B}"
 
 
 def entries_of(rows: pd.DataFrame) -> list[ReportEntry]:
@@ -201,8 +191,6 @@ def _by(name: str, entries: Iterable[ReportEntry]) -> dict[str, list[ReportEntry
 
 def table_of(rows: dict[str, Any], definitions: Mapping[str, str]) -> pd.DataFrame:
     """Return a table with a row for each job, and with the definitions of its columns."""
-    import pandas as pd
-
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index.name = "job"
     table.attrs["definitions"] = dict(definitions)

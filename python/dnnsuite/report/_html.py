@@ -4,19 +4,22 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import shutil
+import subprocess
+import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .. import __version__, plots
+from .._files import replacing
+from .._lazy import pandas
 from .._runs.record import Moment
 from .._runs.words import printable
+from ..errors import Unavailable
 from ._report import SuiteReport
 from ._text import definitions, shown, style_score, style_seed, value_of, where
-
-if TYPE_CHECKING:
-    import pandas
 
 _TEMPLATE = Path(__file__).with_name("page.html.j2")
 # Columns of the summary that the page shows as rates, and as variance.
@@ -41,6 +44,12 @@ def html(report: SuiteReport) -> str:
     page = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
     summary = report.summary
     rates = summary[[name for name in _RATES if summary[name].notna().any()]]
+    # Definitions name other columns as the page does.
+    named = re.compile(rf"\b({'|'.join(_WORDS)})\b")
+    meanings = {
+        _WORDS.get(name, name): named.sub(lambda found: f"“{_WORDS[found[0]]}”", said)
+        for name, said in definitions(report).items()
+    }
     return printable(
         page.render(
             report=report,
@@ -57,17 +66,10 @@ def html(report: SuiteReport) -> str:
             score=style_score(report),
             prices=report.prices,
             words=_WORDS,
-            definitions={_WORDS.get(name, name): _worded(said) for name, said in definitions(report).items()},
+            definitions=meanings,
             made=f"dnnsuite {__version__}, {Moment.now().utc[:10]}",
         )
     )
-
-
-def _worded(meaning: str) -> str:
-    """Return a definition that names other columns as the page does."""
-    for name, words in _WORDS.items():
-        meaning = re.sub(rf"\b{name}\b", f"“{words}”", meaning)
-    return meaning
 
 
 def _counts(report: SuiteReport) -> str:
@@ -94,19 +96,17 @@ def _disturbed(report: SuiteReport) -> str:
 def _against(report: SuiteReport) -> pandas.DataFrame:
     """Unit, target, result, deviation and difference of each job, with what to make of them."""
     seed = report.seed
-    said = [_compared(str(job) in report.uncompared, row["sd"], row["diff"]) for job, row in seed.iterrows()]
+    said = [
+        "not compared" if str(job) in report.uncompared
+        else "too few runs" if math.isnan(row["sd"])
+        else "no target" if math.isnan(row["diff"])
+        else "reached" if row["diff"] >= 0 else "below"
+        for job, row in seed.iterrows()
+    ]  # fmt: skip
     units = {entry.job: entry.seed_unit for entry in report.entries}
     table = seed.assign(verdict=said)
     table.insert(0, "unit", [units.get(str(job), "") for job in seed.index])
     return table
-
-
-def _compared(unlike: bool, sd: float, diff: float) -> str:
-    if unlike:
-        return "not compared"
-    return (
-        "too few runs" if math.isnan(sd) else "no target" if math.isnan(diff) else "reached" if diff >= 0 else "below"
-    )
 
 
 def chart(report: SuiteReport) -> str:
@@ -148,3 +148,44 @@ def _intervals(table: pandas.DataFrame) -> list[tuple[str, float, float, float]]
         (str(job), 1.0, max(0.0, 1 - row["low_per_s"] / row["rate_per_s"]), row["high_per_s"] / row["rate_per_s"] - 1)
         for job, row in known.iterrows()
     ]
+
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+_TIMEOUT_S = 120
+
+
+def browser() -> str | None:
+    """Path of the first browser that prints without a window, or of `$DNNSUITE_BROWSER`; None if there is none."""
+    named = os.environ.get("DNNSUITE_BROWSER")
+    return next(filter(None, map(shutil.which, (named,) if named else BROWSERS)), None)
+
+
+def print_pdf(page: str, path: Path) -> None:
+    """Print an HTML page to a PDF file. The file is complete or absent, and nothing is fetched from a network.
+
+    Raises:
+        Unavailable: there is no browser, or it cannot print.
+        OutputError: the file cannot be written.
+    """
+    program = browser()
+    if program is None:
+        raise Unavailable(
+            "a browser that prints the page to PDF",
+            f"{', '.join(BROWSERS)} on the PATH",
+            "install chromium, or write .html and print that",
+        )
+    with tempfile.TemporaryDirectory() as folder, replacing(path) as temporary:
+        source, made = Path(folder, "page.html"), Path(folder, "page.pdf")
+        source.write_text(page, encoding="utf-8")
+        # Root, as in a container, has no sandbox; the page is ours, without scripts.
+        options = ["--headless", "--disable-gpu", "--no-pdf-header-footer", f"--user-data-dir={folder}/profile"]
+        options += ["--no-sandbox"] if os.geteuid() == 0 else []
+        command = [program, *options, f"--print-to-pdf={made}", source.as_uri()]
+        try:
+            said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"a PDF of the page: {program} failed ({error})") from error
+        if not made.is_file():
+            last = (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise Unavailable(f"a PDF of the page: {program} ended with {said.returncode}: {last}")
+        shutil.copyfile(made, temporary)

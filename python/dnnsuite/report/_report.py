@@ -4,27 +4,34 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import results
 from .._files import read_json
+from .._lazy import pandas
 from .._runs.folder import SUITE_FILE
 from ..errors import Error, InvalidArgument, some_of
 from ..results.intervals import FEWEST_RUNS
 from ..results.pool import UNKNOWN, odd_copies, reasons, refuse_unlike
-from ._costs import Costs, cost_table, gpu_watts
 from ._entries import ReportEntry, by_job, by_run, entries_of, finished, of_suites, rows_of_report
-from ._interference import interference_table
 from ._score import LEAST_RUNS, Score, Statistic, score, score_table, seed_table, statistics, weights_of
-from ._summary import device_table, failures, isolation, summary_table, target_table
+from ._summary import (
+    Costs,
+    cost_table,
+    device_table,
+    failures,
+    gpu_watts,
+    interference_table,
+    isolation,
+    summary_table,
+    target_table,
+)
 from .targets import JOBS, Target, load, uncompared
-
-if TYPE_CHECKING:
-    import pandas
 
 _JOB = ("job",)  # a row of a report; what it pools must be alike
 
@@ -129,7 +136,13 @@ class SuiteReport:
         values: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_PARTS}
         values |= {
             "definitions": self.summary.attrs["definitions"],
-            "failures": {kind: [_failed(entry) for entry in of_kind] for kind, of_kind in self.failures.items()},
+            "failures": {
+                kind: [
+                    {name: str(getattr(entry, name)) for name in ("job", "run", "device", "message", "path")}
+                    for entry in of_kind
+                ]
+                for kind, of_kind in self.failures.items()
+            },
             "seed_table": self.seed,
             "statistics": [vars(line) for line in self.statistics],
             "score_table": self.scored,
@@ -210,12 +223,14 @@ def make(
     targets: dict[str, Target] | None = load(target) if target else None
     seed = seed_table(suites, targets)
     unlike = (uncompared(suites, targets) if targets else {}) | odd
-    comparable = _comparable(suites, unlike)
+    comparable = any(entry.ok and entry.job not in unlike for entry in suites)
     last: dict[str, Target] | None = load(target, last=True) if target and comparable else None
     differing = _differing(entries)
     benches = {entry.job: entry.bench for entry in suites}
+    kinds_said = " and ".join(sorted({"suite" if entry.kind == "mila" else entry.kind for entry in entries}))
+    originals = JOBS if {"baselines", "fast"} & {entry.plan for entry in suites} else ()
     return SuiteReport(
-        title=title or f"{name or _title(entries)}: {', '.join(str(directory) for directory in directories)}",
+        title=title or f"{name or kinds_said}: {', '.join(str(directory) for directory in directories)}",
         entries=entries,
         machine=_with_gaps(entries, differing),
         summary=summary_table(entries),
@@ -231,7 +246,7 @@ def make(
         differing=differing,
         costs=cost_table(entries, prices, gpu_watts(entries)),
         prices=prices,
-        not_run=_not_run(suites, exclude),
+        not_run=[job for job in originals if job not in {entry.bench for entry in suites} | set(exclude)],
         to_target=target_table(rows, table),
         interference=interference_table(results.load(*alone, name=name), table) if alone else None,
         notes=[*notes, *table.attrs["notes"], *_notes(entries, seed, unlike)],
@@ -258,16 +273,6 @@ def _expected(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> int:
         with suppress(Error, KeyError, TypeError):  # without it, what is there is all there is
             asked |= {each["name"] for each in read_json(folder / SUITE_FILE)["jobs"]}
     return len(asked - set(exclude))
-
-
-def _title(entries: Sequence[ReportEntry]) -> str:
-    kinds = sorted({"suite" if entry.kind == "mila" else entry.kind for entry in entries})
-    return " and ".join(kinds) or "suite"
-
-
-def _comparable(entries: Sequence[ReportEntry], unlike: Mapping[str, object]) -> bool:
-    """True if a run of a suite that ended well is left and may be compared with its target."""
-    return any(entry.ok and entry.job not in unlike for entry in entries)
 
 
 def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mapping[str, Sequence[str]]) -> list[str]:
@@ -299,29 +304,20 @@ def _notes(entries: Sequence[ReportEntry], seed: pandas.DataFrame, unlike: Mappi
             f"these intervals are over fewer than {FEWEST_RUNS} runs and may be too narrow, because that is too few to "
             f"show whether the machine has two speeds: {', '.join(shaky)}"
         )
-    if partly := [job for job, of_job in by_job(entries).items() if _lost_a_copy(of_job)]:
+    partly = [
+        job
+        for job, of_job in by_job(entries).items()
+        if any({entry.ok for entry in of_run} == {True, False} for of_run in by_run(of_job).values())
+    ]
+    if partly:
         notes.append(
             "a copy failed while others continued with more of the machine; their rates count: " + ", ".join(partly)
         )
     hosts = sorted({entry.hostname for entry in entries if entry.hostname})
     if len(hosts) > 1:
         notes.append(f"measured on {len(hosts)} machines of one kind: {', '.join(hosts)}")
-    return notes + [
-        f"{len(flagged)} result{'s are' if len(flagged) > 1 else ' is'} flagged: {text}"
-        for text, flagged in _flags(entries).items()
-    ]
-
-
-def _lost_a_copy(of_job: Sequence[ReportEntry]) -> bool:
-    return any({entry.ok for entry in of_run} == {True, False} for of_run in by_run(of_job).values())
-
-
-def _flags(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
-    found: dict[str, list[ReportEntry]] = {}
-    for entry in entries:
-        for flag in entry.flags:
-            found.setdefault(flag, []).append(entry)
-    return found
+    flags = Counter(flag for entry in entries for flag in entry.flags)
+    return notes + [f"{n} result{'s are' if n > 1 else ' is'} flagged: {text}" for text, n in flags.items()]
 
 
 def described(entries: Sequence[ReportEntry]) -> dict[str, str]:
@@ -381,18 +377,6 @@ def _differing(entries: Sequence[ReportEntry]) -> dict[str, dict[str, list[str]]
     return {
         name: {value: list(jobs) for value, jobs in values.items()} for name, values in found.items() if len(values) > 1
     }
-
-
-def _not_run(entries: Sequence[ReportEntry], exclude: Sequence[str]) -> list[str]:
-    """Jobs of the original's suite of which there is nothing, where that suite was run."""
-    if not {"baselines", "fast"} & {entry.plan for entry in entries}:
-        return []
-    return [job for job in JOBS if job not in {entry.bench for entry in entries} | set(exclude)]
-
-
-def _failed(entry: ReportEntry) -> dict[str, str]:
-    own = {name: getattr(entry, name) for name in ("job", "run", "device", "message")}
-    return {**own, "path": str(entry.path)}
 
 
 def plain(value: Any) -> Any:

@@ -7,14 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from .._lazy import pandas
 from ..results.intervals import mean, weighted_mean
 from ._entries import ReportEntry, by_job, by_run, finished
 from .targets import JOBS, Target, uncompared
-
-if TYPE_CHECKING:
-    import pandas
 
 NOT_SCORED = frozenset({"convnet_distributed", "convnet_distributed_fp16", "dcgan_all"})
 MOST_FAILURES = 0.01  # of all results: with more the score is zero
@@ -55,8 +52,6 @@ def score_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target]) -
     Jobs that must not be compared with their target are left out. Mean and sample standard deviation are over all
     results, runs x devices, in the seed's units.
     """
-    import pandas
-
     rows = {}
     unlike = uncompared(entries, targets)
     for job, of_job in by_job(finished(entries)).items():
@@ -94,6 +89,7 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
     table = table[table["target"].notna()]
     weights = table.index.map(weights_of(entries)).astype(float)
     perf = {str(job): float(value) for job, value in table["perf"].items() if job != "scaling"}
+    own, performs = [weights_of(entries)[job] for job in perf], bool(perf) and min(perf.values()) > 0
     healthy = bool(scored) and failures <= MOST_FAILURES * len(scored)
     return Score(
         failures=failures,
@@ -101,7 +97,7 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
         well_functioning=float(healthy),
         minimal_performance=weighted_mean(table["perf_pass"], weights) if len(table) else 0.0,
         stability=weighted_mean(table["sd%_pass"], weights) if len(table) else 0.0,
-        mean_performance=_geometric_mean(perf, weights_of(entries)),
+        mean_performance=math.exp(weighted_mean(map(math.log, perf.values()), own)) if performs else 0.0,
         price=price,
     )
 
@@ -109,12 +105,6 @@ def score(entries: Sequence[ReportEntry], targets: Mapping[str, Target], price: 
 def weights_of(entries: Iterable[ReportEntry]) -> dict[str, float]:
     """Return the weight of each job."""
     return {entry.job: entry.weight for entry in entries}
-
-
-def _geometric_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    if not values or min(values.values()) <= 0:
-        return 0.0
-    return math.exp(weighted_mean(map(math.log, values.values()), (weights[job] for job in values)))
 
 
 LEAST_RUNS = 4
@@ -145,8 +135,6 @@ def seed_table(entries: Sequence[ReportEntry], targets: Mapping[str, Target] | N
     deviation, extremes included; `sd%` = sd / result and `diff` = (result - target) / target are fractions. A job with
     fewer than four runs has NaNs, and one that must not be compared with its target has no `diff`.
     """
-    import pandas
-
     rows = {}
     unlike = uncompared(entries, targets) if targets else {}
     for job, of_job in by_job(finished(entries)).items():
@@ -174,6 +162,7 @@ def statistics(
         benches: job of each row, where several rows are variants of one.
     """
     kept = table[table["sd"].notna()]
+    spread = 100 * float(kept["sd%"].quantile(0.80)) if len(kept) else math.nan
     measured = len({(benches or {}).get(str(row), str(row)) for row in kept.index})
     found = [
         Statistic(
@@ -183,7 +172,7 @@ def statistics(
             measured == jobs,
             f"{measured} of {jobs} jobs were measured in enough runs; --jobs N requires another number",
         ),
-        _deviation(kept),
+        Statistic("Deviation Quantile (80%)", spread, "%", spread < 5, "four of five jobs vary less; below 5 % passes"),
     ]
     diff = kept["diff"].dropna()
     if len(diff):
@@ -191,8 +180,3 @@ def statistics(
         text = f"mean of diff, a fraction: {value:+.2%} of the target's rates"
         found.append(Statistic("Performance", value, "", value >= 0, text))
     return found
-
-
-def _deviation(kept: pandas.DataFrame) -> Statistic:
-    value = 100 * float(kept["sd%"].quantile(0.80)) if len(kept) else math.nan
-    return Statistic("Deviation Quantile (80%)", value, "%", value < 5, "four of five jobs vary less; below 5 % passes")

@@ -5,15 +5,101 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import stdev
 
-from ..results.intervals import mean, of_rates
-from ._costs import machine_rate
-from ._entries import FAILURES, ReportEntry, by_job, by_run, finished, table_of
+from .._lazy import pandas
+from ..errors import Error, InvalidArgument
+from ..results.intervals import half_width, mean, of_rates
+from ..results.monitor import rows_of_monitor
+from ..results.pool import refuse_unlike
+from ._entries import FAILURES, ReportEntry, by_job, by_run, entries_of, finished, rows_of_report, table_of
 
-if TYPE_CHECKING:
-    import pandas
+COST_DEFINITIONS = {
+    "machine_per_s": "items per second of the whole machine: copies x rate of a copy",
+    "cost_per_million": "price of an hour / items of the whole machine in an hour, times a million",
+    "joules_per_item": "energy of an item: power of the machine (--watts) / machine_per_s; without it, "
+    "the power that the GPUs' driver reports in the timed window / rate of a copy, without the rest of the machine",
+}
+_MILLION = 1e6
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Prices that the user gave, and the power of the machine.
+
+    Attributes:
+        price: price of the machine.
+        per_hour: cost of an hour of the machine.
+        watts: power of the machine, W.
+        currency: currency of both prices, for example EUR.
+    """
+
+    price: float | None = None
+    per_hour: float | None = None
+    watts: float | None = None
+    currency: str = ""
+
+    def __post_init__(self) -> None:
+        for flag, value in (("price", self.price), ("cost-per-hour", self.per_hour), ("watts", self.watts)):
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidArgument(f"--{flag} {value:g}: must be a positive number")
+        if (self.price or self.per_hour) and not self.currency.isprintable():
+            raise InvalidArgument(f"--currency {self.currency!r}: wants a word, for example EUR")
+
+
+def machine_rate(of_job: Sequence[ReportEntry]) -> float:
+    """Items per second of the whole machine: mean over runs of the rate of a copy, times the copies."""
+    runs = by_run(finished(of_job)).values()
+    return mean(mean(entry.rate for entry in run) * max(entry.copies for entry in run) for run in runs)
+
+
+def per_million(costs: Costs, rate: float) -> float:
+    """Return the price of a million items at this rate of the whole machine; NaN without a price of an hour."""
+    return costs.per_hour / (rate * _HOUR_S) * _MILLION if costs.per_hour else math.nan
+
+
+def cost_table(entries: Sequence[ReportEntry], costs: Costs, watts: Mapping[str, float]) -> pandas.DataFrame | None:
+    """One row per measured job: unit, machine_per_s, cost_per_million, joules_per_item; None where nothing is known.
+
+    Args:
+        watts: mean power of the GPUs of a copy, by job.
+    """
+    if not (costs.per_hour or costs.watts or watts):
+        return None
+    rows = {}
+    for job, every in by_job(entries).items():
+        if not (of_job := finished(every)):
+            continue
+        rate, copies = machine_rate(every), max(entry.copies for entry in of_job)
+        joules = costs.watts / rate if costs.watts else watts.get(job, math.nan) * copies / rate
+        cost = per_million(costs, rate)
+        rows[job] = {"unit": of_job[0].unit, "machine_per_s": rate, "cost_per_million": cost, "joules_per_item": joules}
+    table = table_of(rows, COST_DEFINITIONS).dropna(axis=1, how="all")
+    table.attrs["definitions"] = {name: said for name, said in COST_DEFINITIONS.items() if name in table.columns}
+    return table
+
+
+def gpu_watts(entries: Sequence[ReportEntry]) -> dict[str, float]:
+    """Mean power of the GPUs of a copy in its timed window, by job, where it was sampled."""
+    found: dict[str, list[float]] = {}
+    for entry in finished(entries):
+        if entry.conditions.get("device") == "cuda" and (watts := _watts_of(entry.path)) is not None:
+            found.setdefault(entry.job, []).append(watts)
+    return {job: mean(values) for job, values in found.items()}
+
+
+def _watts_of(run: Path) -> float | None:
+    try:
+        rows = rows_of_monitor(run)
+        watts = [row.mean for row in rows if row.unit == "W" and row.of.startswith("gpu") and row.metric == "power"]
+    except (Error, OSError):
+        return None
+    return math.fsum(watts) if watts and all(map(math.isfinite, watts)) else None
+
 
 DEFINITIONS = {
     "runs": "runs of the suite (repeats, of a workflow) in which every copy of the job was measured",
@@ -39,7 +125,8 @@ def summary_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
 def _row(of_job: Sequence[ReportEntry]) -> dict[str, object]:
     measured = finished(of_job)
     values = [mean(entry.rate for entry in of_run) for of_run in by_run(measured).values()]
-    (average, low, high), sd = of_rates(values), _sd(values)
+    average, low, high = of_rates(values)
+    sd = stdev(values) if len(values) > 1 else math.nan
     devices = list(_devices(measured).values())
     spread = max(devices) - min(devices) if len(devices) > 1 else math.nan
     return {
@@ -75,8 +162,6 @@ def target_table(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Data
         rows: rows of the report, for the jobs' names.
         table: all metrics of their runs. Seeds are models of an array, or runs of one model each.
     """
-    import pandas
-
     own = table[table["metric"].str.endswith(" to target") & table["run_id"].isin(rows["run_id"])]
     if own.empty:
         return None
@@ -92,13 +177,6 @@ def target_table(rows: pandas.DataFrame, table: pandas.DataFrame) -> pandas.Data
     made = pandas.DataFrame(found, columns=["job", *TO_TARGET]).set_index("job")
     made.attrs["definitions"] = TO_TARGET
     return made if found else None
-
-
-def _sd(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return math.nan
-    average = mean(values)
-    return math.sqrt(math.fsum((value - average) ** 2 for value in values) / (len(values) - 1))
 
 
 def _devices(measured: Sequence[ReportEntry]) -> dict[str, float]:
@@ -120,21 +198,82 @@ def device_table(entries: Sequence[ReportEntry]) -> pandas.DataFrame:
     return table.reindex(sorted(table.columns, key=lambda device: (len(device), device)), axis=1)
 
 
-def _class_of(entry: ReportEntry) -> str:
-    """Return the class of a failure, `crash` when it is not one that is known here."""
-    return entry.failure if entry.failure in FAILURES else "crash"
-
-
 def failures(entries: Sequence[ReportEntry]) -> dict[str, list[ReportEntry]]:
     """Entries that failed, by class, in the order of `FAILURES`."""
-    failed = [entry for entry in entries if not entry.ok]
-    return {
-        kind: [entry for entry in failed if _class_of(entry) == kind]
-        for kind in FAILURES
-        if any(_class_of(entry) == kind for entry in failed)
-    }
+    found: dict[str, list[ReportEntry]] = {kind: [] for kind in FAILURES}
+    for entry in entries:
+        if not entry.ok:
+            found[entry.failure if entry.failure in FAILURES else "crash"].append(entry)
+    return {kind: of_kind for kind, of_kind in found.items() if of_kind}
 
 
 def isolation(entries: Sequence[ReportEntry]) -> dict[str, int]:
     """Counts of executions by isolation level: `cgroup`, `affinity`, `none` or `unknown`."""
     return dict(sorted(Counter(entry.isolation for entry in entries).items()))
+
+
+INTERFERENCE_DEFINITIONS = {
+    "copies": "how many trained at the same time",
+    "alone_per_s": "items per second of one copy that has a share of the machine, and no neighbour",
+    "shared_per_s": "items per second of one copy of several, each in its share",
+    "slowdown": "alone / shared: 1 is no interference",
+    "low": "lower end of the 95 % interval of slowdown (t over runs on logarithms, unpaired)",
+    "high": "upper end of it",
+    "machine_gain": "copies x shared / alone: what the machine yields more than one copy alone",
+    "left_out": "runs of both that do not count, as one of their copies failed: the others had more of the machine",
+    "verdict": "slower: the interval lies above 1; same: it lies within 5 % of 1; else inconclusive",
+}
+_SAME = 0.05
+
+
+def interference_table(alone: pandas.DataFrame, shared: pandas.DataFrame) -> pandas.DataFrame:
+    """One row per job that was measured with one copy and with several.
+
+    Args:
+        alone: results of `dnnsuite run --alone`, as `results.load` gives them.
+        shared: results of the same suite with several copies.
+
+    Raises:
+        InvalidArgument: no job was measured both ways.
+        UnlikeRuns: they differ in more than the number of copies.
+    """
+    one, many = rows_of_report(alone), rows_of_report(shared)
+    rows = pandas.concat([one[one["copies"] == 1], many[many["copies"] > 1]], ignore_index=True)
+    rows = rows[rows["share"] != "all"]
+    entries = entries_of(rows)
+    single = [entry for entry in entries if entry.copies == 1]
+    several = [entry for entry in entries if entry.copies > 1]
+    common = by_job(finished(single)).keys() & by_job(finished(several)).keys()
+    if not common:
+        raise InvalidArgument(
+            "no job was measured both with one copy and with several that all ended well: give outputs of the same "
+            "jobs, one of `dnnsuite run --alone`"
+        )
+    refuse_unlike(rows[rows["job"].isin(common)], ("job",), ignoring=("copies",))
+    found = {job: _sharing(by_job(single)[job], by_job(several)[job]) for job in sorted(common)}
+    return table_of(found, INTERFERENCE_DEFINITIONS)
+
+
+def _sharing(alone: Sequence[ReportEntry], shared: Sequence[ReportEntry]) -> dict[str, object]:
+    one, many = _rates(alone), _rates(shared)
+    copies = max(entry.copies for entry in shared)
+    slowdown = mean(one) / mean(many)
+    widths = [half_width([math.log(rate) for rate in rates]) for rates in (one, many)]
+    half = math.hypot(*widths)
+    low, high = slowdown * math.exp(-half), slowdown * math.exp(half)
+    return {
+        "unit": alone[0].unit,
+        "copies": copies,
+        "alone_per_s": mean(one),
+        "shared_per_s": mean(many),
+        "slowdown": slowdown,
+        "low": low,
+        "high": high,
+        "machine_gain": copies / slowdown,
+        "left_out": len(by_run(alone)) - len(one) + len(by_run(shared)) - len(many),
+        "verdict": "slower" if low > 1 else "same" if low > 1 - _SAME and high < 1 + _SAME else "inconclusive",
+    }
+
+
+def _rates(entries: Sequence[ReportEntry]) -> list[float]:
+    return [mean(entry.rate for entry in of_run) for of_run in by_run(finished(entries)).values()]

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas
 from .._runs.words import printable
 from .._shown import aligned, markdown_rows, number, percent, ratio
 from ._entries import ReportEntry
 from ._report import SuiteReport
 from ._score import Score, Statistic
-
-if TYPE_CHECKING:
-    import pandas
 
 
 def _fraction(value: float) -> str:
@@ -96,8 +94,6 @@ def where(entry: ReportEntry) -> str:
 
 def style_seed(report: SuiteReport) -> str:
     """Render the table and the statistics in the format of the original's README."""
-    import pandas
-
     if not report.statistics:
         return "the table of the original suite needs runs of a suite, and there are none"
     kept = report.seed[report.seed["sd"].notna()]

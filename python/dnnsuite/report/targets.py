@@ -113,11 +113,6 @@ def _usual(job: str, rate: float) -> Target:
     return Target(rate, perf=0.5, sd=0.10 if job == "loader" else 0.05)
 
 
-def _published(job: str, rate: float) -> Target:
-    feed = {"batches from": "loader"} if job in _WITH_LOADER else {}
-    return replace(_usual(job, rate), published=True, conditions=feed)
-
-
 def load(model: str, last: bool = False) -> dict[str, Target]:
     """Return the targets of a published GPU `model` (V100, MI50, RTX), or of a CSV file as :func:`save` writes it.
 
@@ -133,7 +128,8 @@ def load(model: str, last: bool = False) -> dict[str, Target]:
         column = MODELS.index(model)
         rates = {job: rates[column] for job, rates in _PUBLISHED.items()} | {"scaling": 1.0}
         rates |= _SCORED[model] if last else {}
-        return {job: _published(job, rate) for job, rate in rates.items()}
+        feeds = {job: {"batches from": "loader"} if job in _WITH_LOADER else {} for job in rates}
+        return {job: replace(_usual(job, rate), published=True, conditions=feeds[job]) for job, rate in rates.items()}
     path = Path(model)
     if not path.is_file():
         near = did_you_mean(model, MODELS)

@@ -4,19 +4,14 @@
 `load` accepts any mixture of directories. `summarize` and `wide` reduce its table, and pool only comparable runs.
 """
 
-from .batch_sizes import by_batch_size, knee
+from .batch_sizes import by_batch_size, gains, gains_markdown, knee, weak_scaling
 from .comparison import Compared, compare
-from .gains import gains, gains_markdown
-from .hfta_tree import save_hfta_tree
+from .hfta_tables import save_hfta_tree
 from .loading import load
-from .machine_load import load_monitors, summarize_monitors
-from .monitor import read_monitor
+from .monitor import load_monitors, read_monitor, steps, summarize_monitors
 from .pool import Reason, UnlikeRuns, conditions, reasons, refuse_unlike, without_odd
-from .samples import steps
-from .scaling import weak_scaling
-from .styled import styled
 from .summary import BASELINE, by_mode, summarize, wide
-from .table import COLUMNS, SEPARATOR, complete, save_csv
+from .table import COLUMNS, SEPARATOR, complete, save_csv, styled
 
 __all__ = [
     "BASELINE", "COLUMNS", "SEPARATOR", "Compared", "Reason", "UnlikeRuns", "by_batch_size", "by_mode", "compare",

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import pandas as pd
 from ..errors import InvalidArgument, did_you_mean, some_of
 from . import pool
-from .drift import AFTER, HIDDEN, drift_of, one_after_the_other
-from .intervals import mean, weighted_mean
+from .intervals import AFTER, HIDDEN, drift_of, mean, one_after_the_other, weighted_mean
 from .table import SEPARATOR, complete
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..timing import Comparison
 
 VERDICTS = ("faster", "slower", "same", "inconclusive", "unlike", "failed", "missing")
@@ -129,8 +127,6 @@ def compare(
     Raises:
         InvalidArgument: the threshold or method is invalid, or no run of either table has the metric.
     """
-    import pandas as pd
-
     if not 0 < threshold < 1:
         raise InvalidArgument(f"--threshold {threshold:g}: must be more than 0 and less than 1, e.g. 0.01")
     if method not in METHODS:
@@ -170,14 +166,8 @@ def _points(table: pd.DataFrame, metric: str) -> dict[str, pd.DataFrame]:
     whole = table[(table["metric"] == metric) & table["replica"].isna()]
     if metric != "throughput":  # a failed run has no other metric than this one
         failed = table[(table["status"] != "ok") & table["replica"].isna()]
-        whole = whole if failed.empty or whole.empty else _joined(whole, failed)
+        whole = whole if failed.empty or whole.empty else pd.concat([whole, failed], ignore_index=True)
     return {_name(key, whole): runs for key, runs in whole.groupby(list(pool.CELL), sort=True)}
-
-
-def _joined(whole: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat([whole, failed], ignore_index=True)
 
 
 def _name(key: tuple[Any, ...], table: pd.DataFrame) -> str:
@@ -200,31 +190,20 @@ def _compared(
     counts = (len(good[0]), len(good[1]))
     every = [side["run_key"].nunique() for side in sides]
     failed = (every[0] - counts[0], every[1] - counts[1])
-    found = _verdict(point, baseline, candidate, good, threshold, method, ignoring)
+    if good[1].empty:
+        found = Compared(point, "failed", reasons=_failures(candidate))
+    elif good[0].empty:
+        found = Compared(point, "missing", reasons=("the baseline failed", *_failures(baseline)))
+    elif odd := _unlike(baseline, candidate, ignoring):
+        found = Compared(point, "unlike", reasons=tuple(odd))
+    else:
+        found = _judged(point, good, threshold, method, candidate["unit"].iloc[-1], counts)
     told = [f"rates of the whole machine: {copies[0]} and {copies[1]} copies"] if whole and found.ratio > 0 else []
     weights = [float(side["weight"].iloc[-1]) for side in sides]
     if weights[0] != weights[1]:
         told.append(f"it weighs {weights[0]:g} in the baseline, which counts, and {weights[1]:g} in the candidate")
     remarks = (*told, *_remarks(sides, good))
     return replace(found, runs=counts, failed=failed, remarks=remarks, weight=weights[0])
-
-
-def _verdict(
-    point: str,
-    baseline: pd.DataFrame,
-    candidate: pd.DataFrame,
-    good: Sequence[pd.DataFrame],
-    threshold: float,
-    method: str,
-    ignoring: Sequence[str],
-) -> Compared:
-    if good[1].empty:
-        return Compared(point, "failed", reasons=_failures(candidate))
-    if good[0].empty:
-        return Compared(point, "missing", reasons=("the baseline failed", *_failures(baseline)))
-    if odd := _unlike(baseline, candidate, ignoring):
-        return Compared(point, "unlike", reasons=tuple(odd))
-    return _judged(point, good, threshold, method, candidate["unit"].iloc[-1], (len(good[0]), len(good[1])))
 
 
 def _measured(side: pd.DataFrame, copies: int) -> pd.DataFrame:
@@ -274,8 +253,6 @@ def _failures(side: pd.DataFrame) -> tuple[str, ...]:
 
 def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[str]) -> list[str]:
     """Conditions that differ within a side, or between the two, as sentences."""
-    import pandas as pd
-
     throughput = [side.assign(metric="throughput") for side in (baseline, candidate)]
     found, known = [], set()
     for name, side in zip(("baseline", "candidate"), throughput, strict=True):
@@ -284,14 +261,10 @@ def _unlike(baseline: pd.DataFrame, candidate: pd.DataFrame, ignoring: Sequence[
             found.append(f"{reason.condition} differs within the {name}: {' and '.join(sorted(reason.values))}")
     for reason in pool.reasons(pd.concat(throughput, ignore_index=True), ("job",), ignoring):
         if reason.condition not in known:
-            sides = [_conditions(side)[reason.condition] for side in throughput]
+            alike = [pool.conditions(next(pool.rows_of(pool.measured(side)))) for side in throughput]
+            sides = [each[reason.condition] for each in alike]
             found.append(f"{reason.condition} is {sides[0]} in the baseline and {sides[1]} in the candidate")
     return found
-
-
-def _conditions(side: pd.DataFrame) -> dict[str, str]:
-    """Return the conditions of a side's runs, which share them."""
-    return pool.conditions(next(pool.rows_of(pool.measured(side))))
 
 
 def _judged(
@@ -303,10 +276,15 @@ def _judged(
     slow = unit in _SLOW_UNITS
     seconds = [(side["value"] if slow else 1 / side["value"]).tolist() for side in good]
     means = [math.exp(mean(map(math.log, side["value"]))) for side in good]
-    paired = _is_paired(method, point, good, counts)
+    if method == "paired" and counts[0] != counts[1]:
+        raise InvalidArgument(
+            f"--method paired: {point} has {counts[0]} runs in the baseline and {counts[1]} in the candidate"
+        )
+    in_turns = _in_turns(*good)
+    paired = method == "paired" or (method == "auto" and in_turns)
     told: tuple[str, ...] = () if paired or not one_after_the_other(*good) else (AFTER,)
     with_drift = seconds[1]
-    if paired and _in_turns(*good):
+    if paired and in_turns:
         drift = drift_of(good, seconds)
         seconds[1] = [value / math.exp(step) for value, step in zip(seconds[1], drift.steps, strict=True)]
         told = drift.told
@@ -349,15 +327,6 @@ def _more_runs(found: Comparison, threshold: float, runs: int) -> int:
     if not half > wanted:
         return found.more_blocks
     return max(math.ceil(runs * (half / wanted) ** 2) - runs, min(found.more_blocks, runs))
-
-
-def _is_paired(method: str, point: str, good: Sequence[pd.DataFrame], counts: tuple[int, int]) -> bool:
-    """Return True if the runs of both sides are compared pair by pair."""
-    if method == "paired" and counts[0] != counts[1]:
-        raise InvalidArgument(
-            f"--method paired: {point} has {counts[0]} runs in the baseline and {counts[1]} in the candidate"
-        )
-    return method == "paired" or (method == "auto" and _in_turns(*good))
 
 
 def _in_turns(baseline: pd.DataFrame, candidate: pd.DataFrame) -> bool:

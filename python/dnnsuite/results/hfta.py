@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .._files import whole_lines
+from .._lazy import pandas as pd
 from .._runs import rates
-from .._runs.modes import MODES
-from ..errors import Error, reason
-from .table import Row
+from .._runs.record_parts import MODES
+from ..errors import Error
+from .table import Row, reading
 
 _FOLDER = re.compile(
     r"^(?:(?P<outdir>.*)/)?(?P<device>cpu|cuda|xla)/(?P<model>[^/]+)/(?P<precision>fp32|amp|bf16)"
@@ -99,16 +100,10 @@ def epochs_as_steps(path: Path) -> rates.Steps:
     Raises:
         Error: it is missing or damaged; the message names it.
     """
-    import pandas as pd
-
-    try:
+    with reading(path):
         table = pd.read_csv(whole_lines(path))
         starts, stops = (
             (table[name].to_numpy(np.float64) * 1e9).astype(np.int64) for name in ("epoch_start", "epoch_stop")
         )
         items = table["num_samples"].to_numpy(np.int64)
         return rates.Steps(starts, stops, items, table["epoch"].to_numpy(np.int64))
-    except KeyError as error:
-        raise Error(f"{path}: no column {error}") from error
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {reason(error)}") from error

@@ -3,27 +3,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from .._lazy import pandas as pd
 from .._runs.folder import PROFILES_FILE, SUITE_FILE, THROUGHPUT_FILE, WORKFLOW_FILE
-from .._runs.reading import RUN_FILE, ReadRun, read_run
-from .._runs.record import BadRecord, RunRecord
-from .._runs.trials import LOGS, read_trials
+from .._runs.reading import LOGS, RUN_FILE, ReadRun, output_directory, read_run, read_trials
+from .._runs.record import FASTEST, WITH_LOADER, BadRecord, Metric, RunRecord, quality_text
 from ..errors import Error, InvalidArgument
 from .hfta import rows_of_hfta
-from .mila import rows_of_mila
-from .milabench import rows_of_milabench
-from .records import rows_of_record
-from .table import Row, frame_of, read_csv
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .mila import rows_of_mila, rows_of_milabench
+from .table import SEPARATOR, Row, frame_of, read_csv
 
 _SAVED = "results.csv"  # the table that a workflow leaves beside its runs
 _RUN_NAME = re.compile(r"-r\d+(-d\d+)?$")
@@ -48,8 +44,6 @@ def load(*directories: str | Path, name: str | None = None) -> pd.DataFrame:
     Raises:
         InvalidArgument: a directory is missing, or contains no run that can be read; the message names it.
     """
-    import pandas as pd
-
     if not directories:
         raise InvalidArgument("no directory to load runs from")
     found = _Found()
@@ -163,3 +157,95 @@ def _run_directories(folder: Path, visited: set[str]) -> Iterator[Path]:
             yield child
         else:
             yield from _run_directories(child, visited)
+
+
+def rows_of_record(run: ReadRun) -> Iterator[Row]:
+    """One row per metric; one without a value for a run that failed, or that found nothing.
+
+    Raises:
+        BadRecord: a value that only a suite's run has is missing or impossible; the message names it.
+    """
+    record, common = run.record, _common(run)
+    seed = _seed_unit(record)
+    if not record.ok or not record.metrics:
+        yield replace(common, unit=f"{record.unit}/s", seed_unit=seed[0] if seed else "")
+    for metric in record.metrics:
+        row = replace(
+            common, metric=metric.name, value=metric.value, unit=metric.unit, replica=metric.replica,
+            low=math.nan if metric.low is None else metric.low,
+            high=math.nan if metric.high is None else metric.high,
+        )  # fmt: skip
+        if seed and metric.name == "throughput" and metric.replica is None:
+            loaded = next((each for each in record.metrics if each.name == WITH_LOADER), None)
+            row = replace(row, seed_unit=seed[0], seed_rate=_seed_rate(record, loaded or metric, seed[1]))
+            row = replace(row, seed_feed="loader") if loaded else row
+        yield row
+
+
+def _common(run: ReadRun) -> Row:
+    """Return the columns that all rows of a run share."""
+    record = run.record
+    point = f"batch_size={record.batch_size}" if record.kind == "throughput" and record.batch_size else ""
+    return Row(
+        job=record.job, device=record.device.type, mode=record.mode, precision=record.precision, B=record.B,
+        repeat=record.repeat, status=record.verdict.status, failure=record.verdict.failure,
+        run=run.directory.resolve().name, kind=record.kind, plan=record.plan, plan_id=record.plan_id,
+        plan_path=str(output_directory(run.directory)), run_id=record.id, share=record.share,
+        copies=record.copies, processes=record.processes, threads=record.threads,
+        batch_size=record.batch_size, preset=record.preset, data=record.data, job_version=record.job_version,
+        variant=record.variant or _second(record) or point,
+        changed=SEPARATOR.join(f"{name}={value}" for name, value in record.changed.items()), feed=record.feed,
+        seed_feed=record.feed, skipped_steps=record.skipped_steps, seed=record.seed, item=record.unit,
+        disturbances=SEPARATOR.join(record.disturbances), message=record.verdict.message,
+        started=record.started.utc, seconds=record.seconds, path=str(run.directory),
+        isolation=record.isolation.level, page_cache=record.page_cache, hostname=record.machine.hostname,
+        cpu_model=record.machine.cpu_model, cpus=record.machine.cpus, gpus=", ".join(record.machine.gpus),
+        driver=record.machine.driver, system=record.machine.system, device_name=record.device.name,
+        torch=str(record.versions.get("torch") or ""), dnnsuite=str(record.versions.get("dnnsuite") or ""),
+        commit=record.commit, **_judged(record),
+    )  # fmt: skip
+
+
+def _judged(record: RunRecord) -> dict[str, Any]:
+    """Return what was learned, and the weight of the job."""
+    weight, quality = (record.details.get(name) for name in ("weight", "quality"))
+    try:
+        if not 0 < (own := 1.0 if weight is None else float(weight)) < math.inf:
+            raise ValueError
+        return {"quality": quality_text(record), "weight": own}
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadRecord(f"weight {weight!r} or quality {quality!r} is none that can be") from error
+
+
+def _second(record: RunRecord) -> str:
+    """Suffix that distinguishes the second job of a name in a suite of an earlier version."""
+    key = str(record.details.get("key") or "") if record.kind == "suite" else ""
+    number = key.removeprefix(f"{record.job}.")
+    return f"#{number}" if number != key and number.isdecimal() else ""
+
+
+def _seed_unit(record: RunRecord) -> tuple[str, float] | None:
+    """Return (name, items of the job in one) of what the original suite counted; None for what is no run of a suite."""
+    if record.kind != "suite":
+        return None
+    unit = record.details.get("seed_unit")
+    try:
+        name, items = str(unit["name"]), float(unit["items"])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise BadRecord(f"seed_unit is {unit!r}: not a name and a number of items") from error
+    if not 0 < items < math.inf:
+        raise BadRecord(f"seed_unit has {items} items: not a positive number")
+    return name, items
+
+
+def _seed_rate(record: RunRecord, metric: Metric, items: float) -> float:
+    """Rate in the original's unit; for `scaling`, whose target is 1, the share of the first that each device adds."""
+    if record.job != "scaling":
+        return metric.value / items
+    metrics = record.details.get("job_metrics")
+    found = metrics.get("efficiency") if isinstance(metrics, Mapping) else None
+    if found is None:
+        return math.nan
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < FASTEST:
+        raise BadRecord(f"efficiency is {found!r}: not a number that it can be")
+    return float(found)

@@ -5,23 +5,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .._files import whole_lines
+from .._files import regular, unchanged, whole_lines
+from .._lazy import pandas as pd
 from .._runs.monitor import MONITOR_FILE, TIME_COLUMN, MonitorColumn
+from .._runs.rates import SAMPLES_FILE
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import RunRecord
-from .._runs.samples import SAMPLES_FILE
-from ..errors import Error, reason
-from .samples import steps
-
-if TYPE_CHECKING:
-    import pandas as pd
+from ..errors import Error, InvalidArgument
+from . import pool
+from .hfta import places
+from .intervals import half_width, mean
+from .loading import load
+from .summary import by_mode
+from .table import reading
 
 Floats = npt.NDArray[np.float64]
 Int64s = npt.NDArray[np.int64]
@@ -61,8 +64,6 @@ class MonitorRow:
 
 def monitor_frame(rows: list[MonitorRow]) -> pd.DataFrame:
     """Return the table of these rows."""
-    import pandas as pd
-
     return pd.DataFrame([astuple(row) for row in rows], columns=[each.name for each in fields(MonitorRow)])
 
 
@@ -72,16 +73,12 @@ def read_monitor(path: str | Path) -> pd.DataFrame:
     Raises:
         Error: the file is missing or damaged; the message names it.
     """
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(whole_lines(Path(path))).astype({TIME_COLUMN: "int64"})
+    with reading(path):
+        table = pd.read_csv(whole_lines(Path(path)))
+        if TIME_COLUMN not in table:
+            raise ValueError(f"no column {TIME_COLUMN!r}: not the samples of a run")
         values = table.columns.drop(TIME_COLUMN)
-        return table.astype(dict.fromkeys(values, "float64"))
-    except KeyError:
-        raise Error(f"{path}: no column {TIME_COLUMN!r}: not the samples of a run") from None
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {reason(error)}") from error
+        return table.astype({TIME_COLUMN: "int64", **dict.fromkeys(values, "float64")})
 
 
 def rows_of_monitor(run: str | Path) -> list[MonitorRow]:
@@ -148,3 +145,229 @@ def _overlap_s(times: Int64s, window: Window) -> Floats:
     before = np.concatenate([times[:1], times[:-1]])
     overlap: Floats = np.minimum(times, window[1]) - np.maximum(before, window[0]).astype(np.float64)
     return np.maximum(overlap, 0.0) * 1e-9
+
+
+SAMPLE_COLUMNS = ("replica", "i", "epoch", "t_start_ns", "t_stop_ns", "items", "phase", "flag")
+_MEASURED = ("i", "t_start_ns", "t_stop_ns", "items")
+
+
+def steps(run: str | Path) -> pd.DataFrame:
+    """Return the raw samples of one run directory, with the columns `SAMPLE_COLUMNS`; times are in nanoseconds.
+
+    In a file of an earlier version some are missing: the epoch is 0, and the phase and flag are empty.
+
+    Raises:
+        Error: there are no samples, or a file is damaged; the message names it.
+    """
+    files = sorted(Path(run).glob("samples.csv")) or sorted(
+        Path(run).glob("idx*/samples.csv"), key=lambda path: int(path.parent.name.removeprefix("idx"))
+    )
+    if not files:
+        raise Error(f"{run}: no samples.csv in it")
+    return pd.concat([_read(file, i) for i, file in enumerate(files)], ignore_index=True)
+
+
+def _read(file: Path, replica: int) -> pd.DataFrame:
+    with reading(file):
+        table = pd.read_csv(unchanged(file), keep_default_na=False)
+    if absent := [name for name in _MEASURED if name not in table.columns]:
+        raise Error(f"{file}: no column {absent[0]!r}")
+    for name, unknown in (("epoch", 0), ("phase", ""), ("flag", "")):
+        if name not in table.columns:
+            table[name] = unknown
+    return table.assign(replica=replica)[list(SAMPLE_COLUMNS)]
+
+
+_CELL = ["job", "mode", "precision", "B", "of", "metric", "unit"]
+
+
+def load_monitors(*directories: str | Path, allow_unlike: bool = False) -> pd.DataFrame:
+    """Load the machine's load during every finished run below the directories: a row per run and quantity.
+
+    Args:
+        directories: see :func:`dnnsuite.results.load`; in a tree of HFTA, `dcgm_metrics.csv` is read.
+        allow_unlike: accept runs of unlike machines or settings together.
+
+    Returns:
+        A table with the columns of :class:`MonitorRow`; `attrs["problems"]` and `attrs["notes"]` are as in `load`.
+
+    Raises:
+        InvalidArgument: a directory is missing, or no run in it was monitored.
+        UnlikeRuns: the runs must not be pooled, and that is not allowed.
+    """
+    rows: list[MonitorRow] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    for directory in map(Path, directories):
+        if any(directory.rglob(DCGM_FILE)):
+            found, bad = rows_of_dcgm(directory)
+        else:
+            table = load(directory)
+            if not allow_unlike:
+                pool.refuse_unlike(table)
+            found, bad = _of_runs(table)
+            bad = [*table.attrs["problems"], *bad]
+            notes += table.attrs["notes"]
+        rows += found
+        problems += bad
+    if not rows:
+        why = f" ({problems[0]})" if problems else ""
+        raise InvalidArgument(
+            f"{', '.join(map(str, directories))}: no run in it has a {MONITOR_FILE}{why}; "
+            "earlier versions, and --monitor none, write none"
+        )
+    frame = monitor_frame(rows)
+    frame.attrs = {"problems": problems, "notes": notes}
+    return frame
+
+
+def _of_runs(table: pd.DataFrame) -> tuple[list[MonitorRow], list[str]]:
+    """Return (rows, a sentence for each run whose samples cannot be read, and one for those that have none)."""
+    rows: list[MonitorRow] = []
+    problems: list[str] = []
+    without = 0
+    finished = pool.ended_well(table).drop_duplicates("run_id")
+    for run in finished["path"]:
+        directory = Path(run)
+        if not (directory / MONITOR_FILE).is_file():
+            without += 1
+            continue
+        try:
+            rows += rows_of_monitor(directory)
+        except Error as error:
+            problems.append(f"skipped: {error}")
+    if without:
+        problems.append(f"{without} of {len(finished)} runs have no {MONITOR_FILE}")
+    return rows, problems
+
+
+def summarize_monitors(table: pd.DataFrame) -> pd.DataFrame:
+    """Average over repeats, by job, mode, precision, B and quantity.
+
+    The columns are job, mode, precision, B, of, metric, unit, mean, low, high, peak and runs. `low` and `high` are the
+    limits of a 95 % interval by Student's t over the repeats, NaN if there is only one; copies of a job that share the
+    machine count as one. No quantity is negative, and neither is `low`. For a counter such as energy, `mean` is its
+    increase during the window.
+
+    Args:
+        table: table from :func:`load_monitors`.
+    """
+    table = table.assign(value=table["mean"].fillna(table["total"]))
+    rows = []
+    for cell, runs in table.groupby(_CELL, sort=False):
+        values = runs.groupby(["plan_id", "repeat"])["value"].mean().tolist()
+        average, half = mean(values), half_width(values)
+        rows.append(
+            (
+                *cell, average, 0.0 if half > average else average - half, average + half, runs["peak"].max(),
+                len(values),
+            )
+        )  # fmt: skip
+    rows.sort(key=lambda row: (row[0], row[4], row[5], *by_mode(row[1], row[2]), row[3]))
+    made = pd.DataFrame(rows, columns=[*_CELL, "mean", "low", "high", "peak", "runs"])
+    made.attrs = dict(table.attrs)
+    return made
+
+
+DCGM_FILE = "dcgm_metrics.csv"
+_MIB, _GIB = 1 << 20, 1 << 30
+
+
+class DcgmField(NamedTuple):
+    """A field of HFTA's parser.
+
+    Attributes:
+        of, metric: our name of it; of `gpu`, every whole GPU of the run.
+        scale: our unit divided by DCGM's.
+        kept: figure of a run that is reported.
+        label: HFTA's label of the axis.
+        plot_scale: DCGM's unit in that of the label.
+    """
+
+    name: str
+    of: str
+    metric: str
+    unit: str
+    scale: float
+    kept: Literal["mean", "peak", "total"]
+    label: str
+    plot_scale: float = 1.0
+
+
+DCGM_FIELDS = (
+    DcgmField("DCGM_FI_DEV_GPU_UTIL", "gpu", "gpu_util", "%", 1, "mean", "GPU Utilization"),
+    DcgmField("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "gpu", "gpm_tensor", "%", 100, "mean",
+              "Tensor (HMMA) pipe active (ratio of cycles)"),
+    DcgmField("DCGM_FI_PROF_PIPE_FP16_ACTIVE", "gpu", "gpm_fp16", "%", 100, "mean",
+              "FP16 pipe active (ratio of cycles; exclude HMMA)"),
+    DcgmField("DCGM_FI_PROF_PIPE_FP32_ACTIVE", "gpu", "gpm_fp32", "%", 100, "mean",
+              "FP32 pipe active (ratio of cycles)"),
+    DcgmField("DCGM_FI_PROF_PIPE_FP64_ACTIVE", "gpu", "gpm_fp64", "%", 100, "mean",
+              "FP64 pipe active (ratio of cycles)"),
+    DcgmField("DCGM_FI_PROF_SM_OCCUPANCY", "gpu", "gpm_occupancy", "%", 100, "mean",
+              "Warps resident on an SM (ratio of the possible)"),
+    DcgmField("DCGM_FI_PROF_SM_ACTIVE", "gpu", "gpm_sm", "%", 100, "mean",
+              "An SM has at least 1 warp assigned (ratio of cycles)"),
+    DcgmField("DCGM_FI_DEV_FB_USED", "gpu", "memory_used", "bytes", _MIB, "peak",
+              "Used frame buffer (global memory; in GB)", 1 / 1024),
+    DcgmField("DCGM_FI_PROF_PCIE_RX_BYTES", "gpu", "gpm_pcie_rx", "bytes/s", 1, "total",
+              "GB of active PCIe read data", 1 / _GIB),
+    DcgmField("DCGM_FI_PROF_PCIE_TX_BYTES", "gpu", "gpm_pcie_tx", "bytes/s", 1, "total",
+              "GB of active PCIe transmit data", 1 / _GIB),
+    DcgmField("DCGM_FI_DEV_MEM_COPY_UTIL", "gpu", "memory_util", "%", 1, "mean", "Memory Utilization"),
+    DcgmField("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gpu", "gpm_graphics", "%", 100, "mean",
+              "Graphics engine active (ratio of time)"),
+    DcgmField("DCGM_FI_PROF_DRAM_ACTIVE", "gpu", "gpm_dram", "%", 100, "mean",
+              "Device memory interface active (ratio of cycles)"),
+)  # fmt: skip
+HOST_FIELDS = (
+    DcgmField("cpu_percent", "machine", "busy", "%", 1, "mean", "CPU Utilization"),
+    DcgmField("host_mem_usage", "machine", "memory_used", "bytes", 1, "peak", "Host Memory Usage (GB)", 1 / _GIB),
+)
+PIPE_MODELS = ("v100", "a100")  # GPUs of which HFTA reads more than utilisation and memory
+
+
+def rows_of_dcgm(root: Path) -> tuple[list[MonitorRow], list[str]]:
+    """Return (rows, a sentence for each damaged file) of every run in a tree; see :func:`dcgm_rows`."""
+    rows: list[MonitorRow] = []
+    problems: list[str] = []
+    for place, path in places(root, DCGM_FILE):
+        try:
+            of_file = dcgm_rows(path)
+        except Error as error:
+            problems.append(f"skipped: {error}")
+            continue
+        rows += [
+            replace(
+                row, job=place.job(root), device=place.device, mode=place.mode, precision=place.precision, B=place.B,
+                plan_id=place.plan_id(root), repeat=place.repeat,
+            )
+            for row in of_file
+        ]  # fmt: skip
+    return rows, problems
+
+
+def dcgm_rows(path: Path) -> list[MonitorRow]:
+    """Return the quantities in one file, of the samples from 10 to 90 % of it, as HFTA has it; of no job yet.
+
+    `total` of PCIe traffic is HFTA's sum of samples, which is no number of bytes.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    with reading(path):
+        table = pd.read_csv(regular(path))
+        table = table.iloc[round(0.1 * len(table)) : round(0.9 * len(table))]
+        table = table.assign(host_mem_usage=table["host_mem_total"].max() - table["host_mem_available"])
+        rows = []
+        for field in (*DCGM_FIELDS, *HOST_FIELDS):
+            if field.name in table:
+                ours = table[field.name].astype("float64").dropna() * field.scale
+                rows.append(
+                    MonitorRow(
+                        job="", kind="hfta", path=str(path.parent), of="gpu0" if field.of == "gpu" else field.of,
+                        metric=field.metric, unit=field.unit, mean=ours.mean(), peak=ours.max(), total=ours.sum(),
+                        samples=len(ours),
+                    )
+                )  # fmt: skip
+        return rows

@@ -7,14 +7,12 @@ A rate is compared only with its like. Everything that pools or compares (summar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .._lazy import pandas as pd
 from ..errors import Error
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Values = Mapping[str, Any]
 
@@ -68,35 +66,23 @@ def _processor(row: Values) -> str:
     return f"{row['cpu_model']}, {row['cpus'] or '?'} CPUs" if row["cpu_model"] else UNKNOWN
 
 
-def _gpus(row: Values) -> str:
-    return row["gpus"] or (UNKNOWN if _processor(row) == UNKNOWN else "none")
-
-
 def _of_suite(row: Values, usual: str) -> str:
     """`usual` for a run of a suite, nothing for others, which do not record it."""
     return usual if row["kind"] == "suite" else ""
 
 
-def _preset(row: Values) -> str:
-    """Return the preset; a suite that was asked for none, or for `baselines`, runs each job with its own settings."""
-    own = row["kind"] == "suite" and row["preset"] in ("", "baselines")
-    return "the job's own" if own else row["preset"]
-
-
-def _minor(row: Values) -> str:
-    """Return the part of torch's version that changes what it computes with."""
-    return ".".join(row["torch"].split("+")[0].split(".")[:2]) or UNKNOWN
-
-
 # What must agree for rates to be of the same thing on the same kind of machine. Two machines of one kind may be pooled:
 # a report on several nodes of a cluster does that.
-CONDITIONS = {
+CONDITIONS: dict[str, Callable[[Values], str]] = {
     "kind": lambda row: row["kind"],
     "job version": lambda row: row["job_version"][:32],
     "unit": lambda row: row["item"],
     "device": lambda row: row["device"],
     "precision": lambda row: row["precision"],
-    "preset": _preset,
+    # A suite that was asked for no preset, or for `baselines`, runs each job with its own settings.
+    "preset": lambda row: (
+        "the job's own" if row["kind"] == "suite" and row["preset"] in ("", "baselines") else row["preset"]
+    ),
     "data": lambda row: _SEED.sub("", row["data"]),  # each copy draws its own
     "settings": lambda row: row["changed"] or _of_suite(row, "the job's own"),
     "batches from": lambda row: row["feed"],
@@ -107,8 +93,8 @@ CONDITIONS = {
     "threads": lambda row: str(row["threads"] or UNKNOWN),
     "isolation": lambda row: row["isolation"],
     "processor": _processor,
-    "GPUs": _gpus,
-    "torch": _minor,
+    "GPUs": lambda row: row["gpus"] or (UNKNOWN if _processor(row) == UNKNOWN else "none"),
+    "torch": lambda row: ".".join(row["torch"].split("+")[0].split(".")[:2]),  # which changes what it computes with
 }
 
 

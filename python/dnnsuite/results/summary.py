@@ -4,16 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._runs.modes import MODES
+from .._lazy import pandas as pd
+from .._runs.record_parts import MODES
 from . import pool
 from .intervals import Interval, half_width, mean, of_rates
 from .table import SEPARATOR, complete
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # What throughput is normalised by: one plain model alone on the device, in single precision.
 BASELINE = ("serial", "fp32", 1)
@@ -54,8 +51,6 @@ def summarize(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     Raises:
         UnlikeRuns: the runs of a cell, or a cell and its baseline, must not be pooled, and that is not allowed.
     """
-    import pandas as pd
-
     table = complete(table)
     whole = table[(table["metric"] == "throughput") & table["replica"].isna()]
     notes = unlike(whole, allow_unlike)
@@ -143,8 +138,6 @@ def runs_of(cell: pd.DataFrame) -> pd.DataFrame:
     means = copies["value"].mean().to_frame().assign(low=math.nan, high=math.nan).reset_index()
     if len(copies) == 1 and copies.size().iloc[0] == 1:  # a single figure keeps the interval from within
         means = good.loc[shared, ["repeat", "value", "low", "high"]]
-    import pandas as pd
-
     return means if alone.empty else pd.concat([alone, means], ignore_index=True)
 
 
@@ -170,7 +163,8 @@ def ratio_of(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
     pairs = [repeat for repeat in ours.index if repeat in set(theirs.index)]
     if len(pairs) >= 2:
         values = [ours["value"][pair] / theirs["value"][pair] for pair in pairs]
-        return _geometric(values)
+        centre, half = mean(logs := [math.log(value) for value in values]), half_width(logs)
+        return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
     if not pairs:  # no repeat has both: the ratio of means, without an interval
         return Interval(mean(ours["value"].tolist()) / mean(theirs["value"].tolist()), math.nan, math.nan)
     one, other = (t.loc[[pairs[0]]].iloc[0] for t in (ours, theirs))
@@ -178,13 +172,6 @@ def ratio_of(runs: pd.DataFrame, baseline: pd.DataFrame | None) -> Interval:
     relative = [float((run["high"] - run["low"]) / 2 / run["value"]) for run in (one, other)]
     half = math.hypot(*relative)  # of the logarithm, for independent errors; NaN when either is unknown
     return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
-
-
-def _geometric(ratios: Sequence[float]) -> Interval:
-    """Return the geometric mean of ratios and its interval."""
-    logarithms = [math.log(ratio) for ratio in ratios]
-    centre, half = mean(logarithms), half_width(logarithms)
-    return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
 
 def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
@@ -201,8 +188,6 @@ def wide(table: pd.DataFrame, allow_unlike: bool = False) -> pd.DataFrame:
     Raises:
         UnlikeRuns: the runs must not be pooled; see :func:`summarize`.
     """
-    import pandas as pd
-
     whole = pool.measured(complete(table))
     unlike(whole, allow_unlike)
     several = whole["job"].nunique() > 1

@@ -7,19 +7,21 @@ import csv
 import hashlib
 import io
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import SUM, check_sums, sums_of, whole_lines, write_text
-from .._runs.record_checks import check_rate, check_value
-from .._runs.record_parts import BadRecord
+from .._lazy import pandas as pd
+from .._runs.record_parts import BadRecord, check_rate, check_value
+from .._shown import number, percent, ratio
 from ..errors import Error, reason
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from pandas.io.formats.style import Styler
 
 SEPARATOR = "; "  # between the disturbances of a run
 
@@ -121,16 +123,12 @@ _TEXTS = [name for name in COLUMNS if name not in (*_INTEGERS, *_FLOATS, "replic
 
 def frame_of(rows: Iterable[Row]) -> pd.DataFrame:
     """Return the table of these rows."""
-    import pandas as pd
-
     return complete(pd.DataFrame(map(_VALUES, rows), columns=list(COLUMNS)))
 
 
 def complete(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with every column, in order and with its type. Values that an earlier version did not write are
     missing."""
-    import pandas as pd
-
     if table.attrs.get(_COMPLETE) and tuple(table.columns) == COLUMNS:
         return table  # which takes longer to see in pandas than a comparison does
     absent = [name for name in COLUMNS if name not in table.columns]
@@ -146,6 +144,26 @@ def complete(table: pd.DataFrame) -> pd.DataFrame:
     unnamed = made["run_id"] == ""
     made.loc[unnamed, "run_id"] = made.loc[unnamed, "run"]
     return made
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[None]:
+    """Context manager: what goes wrong as a file is read becomes an Error that names it."""
+    try:
+        yield
+    except KeyError as error:
+        raise Error(f"{path}: no column {error}") from error
+    except (OSError, ValueError, csv.Error) as error:  # pandas' parser errors are ValueErrors
+        raise Error(f"{path}: {reason(error)}") from error
+
+
+@contextmanager
+def values_of(what: str) -> Iterator[None]:
+    """Context manager: values that cannot be become an Error that begins with `what` they are not."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Error(f"{what}: {error!r}") from error
 
 
 def save_csv(table: pd.DataFrame, path: Path, index: bool = False) -> None:
@@ -173,10 +191,8 @@ def read_csv(path: Path) -> pd.DataFrame:
     Raises:
         Error: it is missing, damaged, or no such table; the message names it.
     """
-    import pandas as pd
-
     numbers = [*_INTEGERS, *_FLOATS, "replica", "failure"]
-    try:
+    with reading(path):
         with open(whole_lines(path), newline="", encoding="utf-8-sig") as file:
             lines = [(reader.line_num, row) for reader in (csv.reader(file),) for row in reader if row]
         if odd := [number for number, row in lines if len(row) != len(lines[0][1])]:
@@ -185,8 +201,6 @@ def read_csv(path: Path) -> pd.DataFrame:
         table = pd.read_csv(
             path, dtype=dict.fromkeys(_TEXTS, str), keep_default_na=False, na_values={name: [""] for name in numbers}
         )
-    except (OSError, ValueError, csv.Error) as error:  # pandas' parser errors are ValueErrors
-        raise Error(f"{path}: {reason(error)}") from error
     if absent := [name for name in LEAST if name not in table.columns]:
         raise Error(f"{path}: no column {absent[0]!r}: not a table of results")
     if "run_id" not in table.columns:  # of an earlier version: told apart by where it lies
@@ -236,3 +250,33 @@ def _each_once(table: pd.DataFrame) -> pd.DataFrame:
     once = once.reset_index(drop=True)
     once.attrs = table.attrs
     return once
+
+
+_RATIOS = ("normalized", "over_serial", "over_concurrent", "ratio", "slowdown", "times", "efficiency")
+
+
+def styled(table: pd.DataFrame, index: bool = True) -> Styler:
+    """Style a table for a notebook: rates with four significant digits, ratios with two decimals, percentages with one.
+
+    Args:
+        table: any table of this package; the names of its columns decide the format. Its values are not changed.
+        index: False hides the index.
+
+    >>> import pandas as pd
+    >>> styled(pd.DataFrame({"rate": [12345.6], "share_pct": [1.25]})).to_string(delimiter="|").splitlines()[1]
+    '0|12,346|1.2 %'
+    """
+    fractions = table.select_dtypes("float").columns
+    of_ratios = any(str(name) in _RATIOS for name in table.columns)
+    formats: dict[Any, Any] = {name: _format(str(name), of_ratios) for name in fractions}
+    made = table.style.format(formats, na_rep="")
+    return made if index else made.hide(axis="index")
+
+
+def _format(name: str, of_ratios: bool) -> Callable[[float], str]:
+    """Text of a column's values; `low` and `high` are those of the table's ratio where it has one."""
+    if name.endswith(("pct", "%", "(%)")):
+        return percent
+    if name in _RATIOS or "times serial" in name or (of_ratios and name in ("low", "high")):
+        return ratio
+    return number

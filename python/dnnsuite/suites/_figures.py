@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import timing
 from .._runs import rates
-from .._runs.samples import Sample
+from .._runs.rates import Sample
 from ._method import Observations
 
 Floats = npt.NDArray[np.float64]

@@ -12,12 +12,11 @@ from typing import Any
 from .. import host
 from .._runs import facts
 from .._runs.folder import SUITE_FILE as SUITE_FILE
-from .._runs.folder import PlanFolder, opened, stamp
+from .._runs.folder import PlanFolder, opened, refuse_other_settings, stamp
 from .._runs.identity import check_same
 from .._runs.interrupts import interruptible
 from .._runs.progress import Progress
 from .._runs.record import MISSED, VERSION, RunRecord
-from .._runs.resume import refuse_other_settings
 from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
 from ._runner import Runner, orders

@@ -15,14 +15,14 @@ from .. import timing
 from .._C import parse_cpu_list
 from .._files import write_text
 from .._runs import facts
-from .._runs.folder import PlanFolder
-from .._runs.group import InShares, run_group
+from .._runs.folder import PlanFolder, final
+from .._runs.group import InShares
 from .._runs.interrupts import deferred
 from .._runs.limits import memory_share_bytes
-from .._runs.order import ordered
 from .._runs.record import Isolation, Moment, RunRecord, Verdict, new_id
-from .._runs.resume import final
 from .._runs.spec import WorkerSpec
+from .._runs.turn_workers import run_group
+from .._runs.words import ordered
 from ..jobs.cards import version_of
 from ..pin import Partition, Slot
 from ..profiler.monitor import Monitor

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from .._runs.order import ORDERS
+from .._runs.words import ORDERS
 from ..errors import InvalidArgument, did_you_mean
 from ..pin import BACKENDS, LEVELS
 from ..profiler.monitor import check_monitor

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from .._runs.device import choose_device
 from .._runs.identity import Identity, identity_of
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
+from .._runs.words import choose_device
 from ..errors import Error, InvalidArgument, did_you_mean, some_of
 from ._flags import JobFlags, settings_of
 from .entry import SuiteEntry

@@ -16,8 +16,8 @@ from .. import timing
 from .._files import write_text
 from .._lazy import torch
 from .._runs.failures import NotFinite
+from .._runs.rates import write_samples
 from .._runs.record import MISSED
-from .._runs.samples import write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings, leads
 from ._does_train import check_training, fingerprints

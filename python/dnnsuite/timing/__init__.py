@@ -30,9 +30,8 @@ from .._C import (
     summarise,
     trend,
 )
-from ._contention import Contention
 from ._measure import RepeatNumber, abba, measure, measure_pairs
-from ._spans import Span, Spans, decorated
+from ._spans import Contention, Span, Spans, decorated
 
 __all__ = [
     "Bootstrap", "Comparison", "Contention", "Entropy", "Fixed", "Interval", "Precision", "RepeatNumber",

@@ -13,16 +13,16 @@ import torch
 
 from .. import host
 from .._files import OutputError, write_text
-from .._runs.device import choose_device
 from .._runs.failures import FINAL, classify
 from .._runs.folder import PlanFolder, opened, write_run
 from .._runs.identity import cannot_tell
 from .._runs.interrupts import deferred, interruptible
-from .._runs.plugins import said_of_plugin
 from .._runs.progress import Progress
+from .._runs.rates import write_samples
 from .._runs.reading import RUN_FILE, read_run
 from .._runs.record import Moment, RunRecord, Verdict
-from .._runs.samples import write_samples
+from .._runs.spec import said_of_plugin
+from .._runs.words import choose_device
 from ..cluster import adopt_step
 from ..errors import Error, InvalidArgument
 from .array import ExperimentArray

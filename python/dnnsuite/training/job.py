@@ -197,7 +197,7 @@ def values_of_job(
         InvalidArgument: the workload trains its parts one after the other, or makes its batches with the model and
             trains in several processes, or a key is unknown.
     """
-    from .._runs.job_options import parse_options
+    from .._runs.words import parse_options
 
     kind = jobs.get(name)
     if kind.alone not in ("", MAKES_BATCHES):

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from .._runs.device import choose_device
 from .._runs.failures import classify
-from .._runs.neighbours import all_cores, free_cores
+from .._runs.monitor import all_cores, free_cores
+from .._runs.turn_session import take_turns_here
 from .._runs.turns import FEWEST_PAIRS, Block, Goal, Known, Rounds
-from .._runs.turns_here import take_turns_here
+from .._runs.words import choose_device
 from .._shown import interval, number, ratio
 from .._torch_threads import torch_threads
 from ..errors import InvalidArgument, did_you_mean
@@ -181,7 +181,7 @@ def climb(
                     cores=cores, clock=time.process_time if cores.by_cpu_time else time.perf_counter,
                     by_cpu_time=cores.by_cpu_time, steps=steps, into=_continued(before or {}, ready, goal),
                     tell=lambda done: _note(done, rounds, tell, keep),
-                ).rounds  # fmt: skip
+                )  # fmt: skip
                 keep(_plain(found))
             _judge(ready, found, experiment.batch_size)
         for rung in ready:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .._runs.failures import NotFinite
 from .._runs.interrupts import pending
-from .._runs.samples import Sample
+from .._runs.rates import Sample
 from .._shown import rate as shown_rate
 from .array import ExperimentArray
 from .array_stepper import ArrayStepper

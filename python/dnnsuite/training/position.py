@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._runs.samples import Sample
+from .._runs.rates import Sample
 from .history import MODEL, Row
 
 __all__ = ["Position"]

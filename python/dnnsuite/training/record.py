@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from .._runs import facts
-from .._runs.rates import RateInterval, Steps, interval, rate
+from .._runs.rates import RateInterval, Sample, Steps, interval, rate
 from .._runs.record import Metric, Moment, RunRecord, Samples, Verdict, new_id
-from .._runs.samples import Sample
 from .array import ExperimentArray
 from .experiment import Experiment
 from .history import MODEL, Row

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .._runs.device import choose_device
 from .._runs.progress import Progress
+from .._runs.words import choose_device
 from .array_stepper import ArrayStepper
 from .checkpoints import check_fits, read_checkpoint
 from .experiment import Experiment

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .._runs.failures import classify
-from .._runs.plugins import said_of_plugin
+from .._runs.spec import said_of_plugin
 from ..errors import Error, Unavailable
 
 

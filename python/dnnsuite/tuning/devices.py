@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from .._files import OutputError, read_json
-from .._runs.group import GroupOutcome, run_group
+from .._runs.group import GroupOutcome
 from .._runs.identity import Identity
 from .._runs.interrupts import check
-from .._runs.shares import OnShares, Share, failed_share
 from .._runs.spec import WorkerSpec
+from .._runs.starters import OnShares, Share, failed_share
+from .._runs.turn_workers import run_group
 from ..errors import Error, InvalidArgument, Unavailable, reason
 from .arrays import Outcome
 from .shared import SharedEngine

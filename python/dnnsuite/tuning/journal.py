@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._runs.trials import Lines
+from .._runs.reading import Lines
 from ..errors import InvalidArgument, Unavailable
 
 _POLL_S = 0.003  # of a process that waits for the lock of the file

@@ -16,9 +16,8 @@ from .._files import OutputError
 from .._runs import facts
 from .._runs.folder import PlanFolder
 from .._runs.identity import Identity, identity_of
-from .._runs.reading import RUN_FILE
+from .._runs.reading import RUN_FILE, TrialLog
 from .._runs.record import Metric, Moment, RunRecord, Verdict, new_id
-from .._runs.trials import TrialLog
 from .._saved import load_tensors, save_tensors
 from ..errors import InvalidArgument, reason
 from .space import named

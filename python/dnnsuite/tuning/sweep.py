@@ -16,7 +16,7 @@ import torch
 from .._runs.folder import SWEEP_FILE, default_out, opened
 from .._runs.identity import Identity, identity_of
 from .._runs.interrupts import Interrupted, interruptible
-from .._runs.shares import Share, shares_of
+from .._runs.starters import Share, shares_of
 from .._torch_threads import threads_of_caller
 from ..adapters.texts import Texts
 from ..errors import InvalidArgument, did_you_mean

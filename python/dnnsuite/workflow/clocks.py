@@ -10,7 +10,7 @@ import numpy as np
 from .. import timing
 from .._lazy import torch
 from .._runs.rates import Steps
-from .._runs.turn_task import Clock as Clock
+from .._runs.worker import Clock as Clock
 
 __all__ = ["Clock", "CudaClock", "HostClock", "clock_for"]
 

@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
 from .. import host
-from .._runs.device import choose_device
 from .._runs.identity import Identity, identity_of
-from .._runs.job_options import parse_options
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
+from .._runs.words import choose_device, parse_options
 from ..errors import InvalidArgument, did_you_mean, some_of
 
 PRESETS = ("quick", "default", "paper")

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._files import OutputError
-from .._runs.group import Direct, GroupOutcome, run_group
+from .._runs.group import Direct, GroupOutcome
 from .._runs.limits import memory_share_bytes
-from .._runs.neighbours import Cores
+from .._runs.monitor import Cores
 from .._runs.spec import WorkerSpec
 from .._runs.turn_session import wait_policy
-from .._runs.turn_workers import TurnWorkers
+from .._runs.turn_workers import TurnWorkers, run_group
 from . import modes
 from .partial import unfused_names
 from .settings import WorkflowSettings

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from .._runs.modes import MODES as NAMES
+from .._runs.record_parts import MODES as NAMES
 from ..errors import InvalidArgument, Unavailable, did_you_mean
 from .devices import MIG_LIMIT, Environment, mig_instances, mig_unavailable, mps_daemon, mps_unavailable, whole_gpu
 from .partial import number_of

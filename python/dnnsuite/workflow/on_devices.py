@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from .._runs.folder import PlanFolder
-from .._runs.group import run_group
 from .._runs.progress import Progress
-from .._runs.shares import OnShares, Share, failed_share, shares_of
 from .._runs.spec import WorkerSpec
+from .._runs.starters import OnShares, Share, failed_share, shares_of
+from .._runs.turn_workers import run_group
 from ..errors import Error
 from .settings import WorkflowSettings
 

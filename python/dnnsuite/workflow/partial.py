@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._lazy import pandas as pd
-from .._runs.plugins import import_plugins
+from .._runs.spec import import_plugins
 from ..errors import InvalidArgument
 
 if TYPE_CHECKING:

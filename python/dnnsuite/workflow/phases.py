@@ -10,12 +10,11 @@ from typing import Any
 
 from .._lazy import pandas as pd
 from .._runs.failures import CLASSES
-from .._runs.folder import PlanFolder
+from .._runs.folder import PlanFolder, final
 from .._runs.group import GroupOutcome
-from .._runs.neighbours import all_cores, free_cores
+from .._runs.monitor import all_cores, free_cores
 from .._runs.progress import Progress
 from .._runs.record import RunRecord
-from .._runs.resume import final
 from ..errors import Error, Unavailable
 from . import modes, plan
 from .launch import Launcher, Point

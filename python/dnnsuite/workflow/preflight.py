@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import host
 from .._runs.limits import memory_share_bytes
-from .._runs.plugins import told
+from .._runs.spec import told
 from .._shown import size
 from ..errors import Error, InvalidArgument
 from . import modes

@@ -24,14 +24,14 @@ from .._runs import facts
 from .._runs.folder import PlanFolder, stamp
 from .._runs.group import GroupOutcome
 from .._runs.interrupts import deferred
-from .._runs.neighbours import Cores
+from .._runs.monitor import Cores
 from .._runs.progress import Progress
+from .._runs.rates import SAMPLES_FILE
 from .._runs.record import Isolation, Moment, RunRecord, Samples, Verdict, data_source, new_id
-from .._runs.samples import SAMPLES_FILE
 from .._runs.turn_session import BLOCK_S, Session
-from .._runs.turn_task import LEAST_WARM_UP
 from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
+from .._runs.worker import LEAST_WARM_UP
 from .._shown import rate, ratio
 from ..errors import Unavailable
 from ..profiler.monitor import Monitor

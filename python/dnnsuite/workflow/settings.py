@@ -16,7 +16,7 @@ from .common_settings import PRESETS, CommonSettings, at_least, one_of, positive
 from .partial import is_partial, number_of
 
 if TYPE_CHECKING:
-    from .._runs.shares import Share
+    from .._runs.starters import Share
 
 __all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
@@ -128,7 +128,7 @@ def _shares(given: dict[str, Any]) -> list[Share]:
         return []
     if given.get("device", "auto") != "auto":
         raise InvalidArgument(f"--device {given['device']} beside --devices: give one of them")
-    from .._runs.shares import shares_of
+    from .._runs.starters import shares_of
 
     shares = shares_of(given["devices"], given.get("threads", host.num_cpus()))
     given["device"] = shares[0].device

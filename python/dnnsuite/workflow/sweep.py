@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._runs import facts
-from .._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
+from .._runs.folder import WORKFLOW_FILE, PlanFolder, opened, refuse_other_settings, stamp
 from .._runs.interrupts import Interrupted, interruptible
-from .._runs.plugins import import_plugins
 from .._runs.progress import Progress
 from .._runs.record import VERSION
-from .._runs.resume import refuse_other_settings
+from .._runs.spec import import_plugins
 from . import modes, preflight
 from .common_settings import options_by_name
 from .on_devices import run_on_devices

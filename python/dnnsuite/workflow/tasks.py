@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from .. import timing
 from .._files import write_text
 from .._runs.failures import NotFinite
-from .._runs.samples import write_samples
+from .._runs.rates import write_samples
 from .._runs.spec import WorkerSpec
-from .._runs.turn_task import TurnTaker
-from .._runs.worker import Siblings
+from .._runs.worker import Siblings, TurnTaker
 from .clocks import clock_for
 
 if TYPE_CHECKING:

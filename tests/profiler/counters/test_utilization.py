@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.profiler import definitions
 from dnnsuite.profiler.counters import CORES, core_utilization, format_core_utilization, step_utilization
-from dnnsuite.profiler.counters.utilization import utilization_lines, utilization_record
+from dnnsuite.profiler.counters.gpu_counters import utilization_lines, utilization_record
 
 KERNELS = st.lists(st.tuples(st.integers(1, 10**9), st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=30).map(
     lambda rows: pd.DataFrame(rows, columns=["cycles", "fma", "tensor"])

@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from dnnsuite.profiler.cpu._nesting import RecordedArguments, argument_count
+from dnnsuite.profiler.cpu._classes import RecordedArguments, argument_count
 
 RECORDED = ("shapes", "concrete_inputs", "structured_input_shapes", "structured_input_strides", "dtypes")
 SHAPES = [[9, 9], [7], [2, 3], [3, 4], []]

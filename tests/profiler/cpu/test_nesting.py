@@ -4,7 +4,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.profiler.cpu._nesting import nest
+from dnnsuite.profiler.cpu._classes import nest
 
 trees = st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=4), max_leaves=15)
 

@@ -13,8 +13,15 @@ from torch import nn
 from dnnsuite import fuse, optim, profiler
 from dnnsuite.errors import Unavailable
 from dnnsuite.nn import functional
-from dnnsuite.profiler.memory import CLASSES, FeatureMaps, MemoryInstrument, stored_bytes
-from dnnsuite.profiler.memory._by_class import begin_peak, level, state_tensors
+from dnnsuite.profiler.memory import (
+    CLASSES,
+    FeatureMaps,
+    MemoryInstrument,
+    begin_peak,
+    level,
+    state_tensors,
+    stored_bytes,
+)
 
 
 def observe(step, **arguments):

@@ -10,8 +10,6 @@
 The analyses take any tables of the same columns: recorded elsewhere, imported, or written by hand.
 """
 
-from ._classes import CLASSES, classify, classify_names
-from ._gaps import attribute, host_bound, idle_gaps, innermost, known_share, with_launches
 from ._gpu_work import ActivityInstrument, nvtx_environment, variables_for_markers
 from ._utilization import (
     analyse,
@@ -25,7 +23,8 @@ from ._utilization import (
     exposed_communication,
     utilization,
 )
-from .tables import TABLES, ActivityRecording, Recording, load_records
+from .intervals import attribute, host_bound, idle_gaps, innermost, known_share, with_launches
+from .tables import CLASSES, TABLES, ActivityRecording, Recording, classify, classify_names, load_records
 
 __all__ = [
     "CLASSES", "TABLES", "ActivityInstrument", "ActivityRecording", "Recording", "analyse", "attribute", "by_call",

@@ -14,8 +14,19 @@ import numpy as np
 from ..._lazy import pandas as pd
 from ...errors import InvalidArgument
 from ..instrument import define, definitions
-from ._gaps import attribute, defined_as, host_bound, idle_gaps
-from .intervals import TimeSet, intersect, length_ns, of_windows, overlap_ns, subtract, union
+from .intervals import (
+    TimeSet,
+    attribute,
+    defined_as,
+    host_bound,
+    idle_gaps,
+    intersect,
+    length_ns,
+    of_windows,
+    overlap_ns,
+    subtract,
+    union,
+)
 
 _UTILIZATION = {
     "device": "number of the GPU, as CUDA counts",

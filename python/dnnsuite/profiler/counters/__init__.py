@@ -13,11 +13,10 @@ from ..._lazy import lazy
 
 if TYPE_CHECKING:
     from .catalogue import Feature, Metric, chips, metrics, support
-    from .gpu_counters import CountersInstrument
+    from .gpu_counters import CountersInstrument, core_utilization, format_core_utilization, step_utilization
     from .planner import CounterPlan, Group, Plan, plan
     from .roles import CORES, PRESETS, ROLES, Role, Selection, overlaps, resolve, select, validate
     from .sampling import PmSamplingInstrument
-    from .utilization import core_utilization, format_core_utilization, step_utilization
 
 __all__ = [
     "CORES", "PRESETS", "ROLES", "CounterPlan", "CountersInstrument", "Feature", "Group", "Metric", "Plan",
@@ -29,10 +28,9 @@ __getattr__, __dir__ = lazy(
     __name__,
     {
         ".catalogue": "Feature support Metric chips metrics",
-        ".gpu_counters": "CountersInstrument",
+        ".gpu_counters": "CountersInstrument core_utilization format_core_utilization step_utilization",
         ".planner": "CounterPlan Group Plan plan",
         ".roles": "CORES PRESETS ROLES Role Selection overlaps resolve select validate",
         ".sampling": "PmSamplingInstrument",
-        ".utilization": "core_utilization format_core_utilization step_utilization",
     },
 )

@@ -15,6 +15,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ def ready() -> None:
         Unavailable: there is no driver, and the CUPTI there is answers nothing without one.
     """
     register_vendor_folders()
-    if _has_driver():
+    with suppress(OSError):  # there is no driver
+        ctypes.CDLL("libcuda.so.1")
         return
     found = candidates()
     for path in found:
@@ -53,14 +55,6 @@ def ready() -> None:
     if found:
         tried = ", ".join(map(str, found))
         raise Unavailable("CUPTI answers nothing here: it needs NVIDIA's driver", tried, REMEDY)
-
-
-def _has_driver() -> bool:
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 def candidates() -> list[Path]:
@@ -148,15 +142,12 @@ def version() -> int:
 def chips(collection: str = "ranges") -> tuple[str, ...]:
     """List the chips with counters of this collection, in CUPTI's order. Raises Unavailable without CUPTI."""
     ready()
-    return tuple(chip for chip in counter_chips() if _has_counters(chip, collection))
-
-
-def _has_counters(chip: str, collection: str) -> bool:
-    try:
-        host(chip, collection)
-    except Unavailable:  # CUPTI has heard of it, GV11B say, but cannot count there
-        return False
-    return True
+    found = []
+    for chip in counter_chips():
+        with suppress(Unavailable):  # CUPTI has heard of it, GV11B say, but cannot count there
+            host(chip, collection)
+            found.append(chip)
+    return tuple(found)
 
 
 @functools.cache
@@ -261,7 +252,11 @@ def support(device: int = 0, root: Path = Path("/"), backend: Backend = CUPTI) -
     Planning (names, passes, evaluation of recorded images) needs only CUPTI. `ranges` and `sampling` need a GPU whose
     counters no other process is reading, which is known only when a session is opened (HARDWARE_BUSY).
     """
-    features = [_planning(), permission(root), _mps(root, os.environ), _mig(os.environ)]
+    try:
+        planning = Feature("planning", True, f"CUPTI {version()}")
+    except Unavailable as missing:
+        planning = Feature("planning", False, missing.what, missing.remedy)
+    features = [planning, permission(root), _mps(root, os.environ), _mig(os.environ)]
     try:
         found = backend.device(device)
         interfaces = found.support()
@@ -271,13 +266,6 @@ def support(device: int = 0, root: Path = Path("/"), backend: Backend = CUPTI) -
     except Error as error:
         return features + [Feature(name, False, str(error)) for name in ("ranges", "sampling")]
     return features + [_interface(one) for one in interfaces]
-
-
-def _planning() -> Feature:
-    try:
-        return Feature("planning", True, f"CUPTI {version()}")
-    except Unavailable as missing:
-        return Feature("planning", False, missing.what, missing.remedy)
 
 
 def _interface(found: Mapping[str, Any]) -> Feature:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...errors import InvalidArgument
@@ -47,16 +47,8 @@ class CounterPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dict for JSON."""
-        groups = [
-            {"metrics": list(group.metrics), "passes": group.passes, "scope": group.scope} for group in self.groups
-        ]
-        return {
-            "chip": self.chip,
-            "collection": self.collection,
-            "passes_together": self.passes_together,
-            "steps": self.steps,
-            "groups": groups,
-        }
+        groups = [{**asdict(group), "metrics": list(group.metrics)} for group in self.groups]
+        return {**asdict(self), "steps": self.steps, "groups": groups}
 
 
 Plan = CounterPlan  # its earlier name, which stays

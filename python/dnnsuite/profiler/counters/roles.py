@@ -19,6 +19,7 @@ from .catalogue import accepts, host, metric_types, passes
 
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 
+_NEAREST = 3  # names that are suggested for one that is unknown
 CORES = ("fma", "fp16", "tensor", "sfu")
 """Kinds of cores in TBD's core utilisation, in the order of its output."""
 
@@ -191,18 +192,18 @@ def _complaint(name: str, chip: str, collection: str) -> str:
     return f"metric {name!r} cannot be collected{how} on {chip}{hint}"
 
 
-def suggestions(name: str, chip: str, collection: str = "ranges", count: int = 3) -> list[str]:
+def suggestions(name: str, chip: str, collection: str = "ranges") -> list[str]:
     """List full names of this chip that are nearest to `name`; its name of the same role comes first."""
     base, _, submetric = name.partition(".")
     if "Triage" in name:  # these names have dots of their own
         return []
     known = metric_types(chip, collection)
     if base in known:
-        return _with_submetrics(base, submetric, chip, collection, count)
+        return _with_submetrics(base, submetric, chip, collection, _NEAREST)
     other = same_role(name, chip, collection)
-    near = difflib.get_close_matches(base, known, n=count, cutoff=0.6)
+    near = difflib.get_close_matches(base, known, n=_NEAREST, cutoff=0.6)
     found = [_with_submetrics(close, submetric, chip, collection, 1)[0] for close in near]
-    return list(dict.fromkeys([*([other] if other else []), *found]))[:count]
+    return list(dict.fromkeys([*([other] if other else []), *found]))[:_NEAREST]
 
 
 def _with_submetrics(base: str, submetric: str, chip: str, collection: str, count: int) -> list[str]:

@@ -107,25 +107,23 @@ class PmSamplingInstrument(SessionInstrument):
             times += anchor(int(times[0][0]), window["realtime_ns"], window["monotonic_ns"])[0] if times.size else 0
             values = np.asarray(window["values"], dtype=np.float64).reshape(-1, len(self.selection.metrics))
             for column, metric in enumerate(self.selection.metrics):
-                frames.append(self._frame(metric, times, values[:, column]))
+                frames.append(
+                    pd.DataFrame(
+                        {
+                            "t_ns": times[0] + (times[1] - times[0]) // 2,
+                            "t0_ns": times[0],
+                            "t1_ns": times[1],
+                            "source": "pm",
+                            "device": self._device,
+                            "name": self.selection.roles.get(metric, metric),
+                            "value": values[:, column],
+                            "unit": unit_of(metric, self.selection.chip, "sampling"),
+                        }
+                    )
+                )
         empty = pd.DataFrame(columns=list(_DEFINITIONS))
         table = pd.concat(frames, ignore_index=True) if frames else empty
         return {"samples": define(table.sort_values("t_ns", kind="stable", ignore_index=True), _DEFINITIONS)}
-
-    def _frame(self, metric: str, times: Any, values: Any) -> pd.DataFrame:
-        assert self.selection is not None
-        named = self.selection.roles.get(metric, metric)
-        columns = {
-            "t_ns": times[0] + (times[1] - times[0]) // 2,
-            "t0_ns": times[0],
-            "t1_ns": times[1],
-            "source": "pm",
-            "device": self._device,
-            "name": named,
-            "value": values,
-            "unit": unit_of(metric, self.selection.chip, "sampling"),
-        }
-        return pd.DataFrame(columns)
 
     def notes(self) -> list[str]:
         """Return remarks on samples lost to overflow, metrics left out, and the conversion of times to this machine's

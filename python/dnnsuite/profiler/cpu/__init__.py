@@ -5,9 +5,8 @@ Where there is no PMU, as in most virtual machines, FLOPs are analytic: computed
 counted.
 """
 
-from ._classes import CLOSURE, class_of, is_compiled
+from ._classes import CLOSURE, class_of, is_compiled, nest
 from ._machine import SystemReader
-from ._nesting import nest
 from ._ops import OpsInstrument
 from ._usage import CpuInstrument, ObservedSteps, observe_steps
 

@@ -21,8 +21,7 @@ from ...errors import Unavailable
 from ...timing import now_ns
 from .. import flops
 from ..instrument import Instrument, define, replaced
-from ._classes import class_of, inner_phase, phase_of, replayed_phases
-from ._nesting import RecordedArguments, nest
+from ._classes import RecordedArguments, class_of, inner_phase, nest, phase_of, replayed_phases
 
 _WHAT = (("profile", "__init__"), ("profile", "__enter__"), ("emit_nvtx", "__enter__"), ("emit_itt", "__enter__"))
 

@@ -120,7 +120,12 @@ def find_devices(nvml: Any, numbers: Sequence[int] | None) -> list[NvmlDevice]:
         setting = os.environ.get("CUDA_VISIBLE_DEVICES")
         if setting and setting.startswith("MIG-"):
             return [_slice_by_uuid(nvml, uuid.strip()) for uuid in setting.split(",")]
-        numbers = visible(count, setting, lambda i: _uuid(nvml, i))
+
+        def uuid_of(number: int) -> str:
+            uuid: str | bytes = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
+            return uuid.decode() if isinstance(uuid, bytes) else uuid
+
+        numbers = visible(count, setting, uuid_of)
     for number in numbers:
         if not 0 <= number < count:
             raise InvalidArgument(f"there is no GPU {number}; this machine has {count}, counted from 0")
@@ -133,11 +138,6 @@ def find_devices(nvml: Any, numbers: Sequence[int] | None) -> list[NvmlDevice]:
             device.close()
         raise
     return devices
-
-
-def _uuid(nvml: Any, number: int) -> str:
-    uuid = nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(number))
-    return uuid.decode() if isinstance(uuid, bytes) else uuid
 
 
 def _devices_of(nvml: Any, number: int) -> Iterator[NvmlDevice]:
@@ -201,7 +201,10 @@ class NvmlInstrument(Instrument):
         """Open the GPUs. Raises Unavailable without a driver, and InvalidArgument for a GPU that does not exist."""
         if self._nvml is not None:
             return
-        nvml = _load()
+        try:
+            import pynvml as nvml  # type: ignore[import-untyped]
+        except ImportError as error:
+            raise Unavailable(str(error), "this Python's packages", "pip install nvidia-ml-py") from error
         try:
             nvml.nvmlInit()
         except nvml.NVMLError as error:
@@ -263,14 +266,6 @@ class NvmlInstrument(Instrument):
             return
 
 
-def _load() -> Any:
-    try:
-        import pynvml  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise Unavailable(str(error), "this Python's packages", "pip install nvidia-ml-py") from error
-    return pynvml
-
-
 def _integrated(rows: list[Row]) -> Iterator[Row]:
     """Yield rows of energy for devices that report power but no energy."""
     counted = _by_device(rows, "energy")
@@ -312,7 +307,11 @@ def _slowed(rows: list[Row]) -> Iterator[str]:
 def _contended(rows: list[Row]) -> Iterator[str]:
     most = {device: max(count for _, count in found) for device, found in _by_device(rows, "other_processes").items()}
     shared = {device: count for device, count in most.items() if count}
-    if shared and _in_a_pid_namespace():
+    try:
+        in_container = os.readlink("/proc/self/ns/pid") != _ROOT_PID_NAMESPACE
+    except OSError:
+        in_container = True
+    if shared and in_container:
         yield (
             "the driver counts processes outside this container, so this one may be among the others: "
             + ", ".join(f"{device}: up to {count:g}" for device, count in shared.items())
@@ -320,13 +319,6 @@ def _contended(rows: list[Row]) -> Iterator[str]:
         return
     for device, count in shared.items():
         yield f"{device}: contention: up to {count:g} other processes compute on it"
-
-
-def _in_a_pid_namespace() -> bool:
-    try:
-        return os.readlink("/proc/self/ns/pid") != _ROOT_PID_NAMESPACE
-    except OSError:
-        return True
 
 
 # Bits of nvmlDeviceGetCurrentClocksEventReasons (NVML API reference, nvmlClocksEventReasons).

@@ -91,7 +91,8 @@ class Roofline:
         if counted.empty or steps.empty:
             raise InvalidArgument("no operator was recorded within a step: there is nothing to draw")
         self.peaks = peaks
-        self.lanes = _lanes(counted)
+        busy = (counted["t1_ns"] - counted["t0_ns"]).groupby(counted["thread"]).sum()
+        self.lanes = int((busy >= _MINOR * busy.max()).sum())  # threads that run operators at the same time
         self.table = self._table(counted)
         self.summary = self._summary(counted, ops, steps)
 
@@ -143,12 +144,6 @@ class Roofline:
             100 * flops / max(cpu_s, 1e-9) / (peak / self.peaks.threads),
             100 * least_s / max(inside_s, 1e-9),
         )
-
-
-def _lanes(counted: pd.DataFrame) -> int:
-    """Count the threads that run operators at the same time."""
-    busy = (counted["t1_ns"] - counted["t0_ns"]).groupby(counted["thread"]).sum()
-    return int((busy >= _MINOR * busy.max()).sum())
 
 
 def _bound(attained_pct: float, mean_ns: float, by_compute: bool, level: str) -> str:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..._files import read_sealed
 from ..._runs import facts
-from ..._runs.folder import WORKFLOW_FILE, PlanFolder, opened, stamp
-from ..._runs.group import Direct, GroupOutcome, run_group
+from ..._runs.folder import WORKFLOW_FILE, PlanFolder, final, opened, refuse_other_settings, stamp
+from ..._runs.group import Direct, GroupOutcome
 from ..._runs.interrupts import Interrupted, deferred, interruptible
 from ..._runs.limits import memory_share_bytes
 from ..._runs.progress import Progress
 from ..._runs.record import VERSION, Isolation, Metric, Moment, RunRecord, data_source, new_id
-from ..._runs.resume import final, refuse_other_settings
 from ..._runs.spec import WorkerSpec
+from ..._runs.turn_workers import run_group
 from ...errors import InvalidArgument
 from ...profiler.monitor import Monitor
 from ..common_settings import options_by_name

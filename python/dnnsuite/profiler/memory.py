@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._lazy import pandas as pd
-from ...errors import Unavailable
-from ..instrument import define
+from .._lazy import pandas as pd
+from ..errors import Unavailable
+from .instrument import HookInstrument, define
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +74,7 @@ class _Open(threading.local):
 
 def check_storages() -> None:
     """Raise `Unavailable` if this torch has no weak references to storages, which feature maps need."""
-    from ..._torch import StorageWeakRef
+    from .._torch import StorageWeakRef
 
     if StorageWeakRef is None:
         raise Unavailable(
@@ -109,7 +108,7 @@ class FeatureMaps:
 
         context = None
         if not self._open.forwards:
-            context = saved_tensors_hooks(self._pack, _unpack)
+            context = saved_tensors_hooks(self._pack, lambda tensor: tensor)
             context.__enter__()
         self._open.forwards.append(context)
         return context is not None
@@ -136,7 +135,7 @@ class FeatureMaps:
             return sum(size for key, (size, _) in self._live.items() if key not in self._weights)
 
     def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        from ..._torch import StorageWeakRef
+        from .._torch import StorageWeakRef
 
         try:
             storage = tensor.untyped_storage()
@@ -149,10 +148,6 @@ class FeatureMaps:
             if key not in self._live:
                 self._live[key] = (size, StorageWeakRef(storage))
         return tensor
-
-
-def _unpack(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
 
 
 class MemoryLevel(NamedTuple):
@@ -215,7 +210,7 @@ _STEPS = {
 }
 
 
-class MemoryInstrument:
+class MemoryInstrument(HookInstrument):
     """Memory of weights, gradients, optimizer state and feature maps in each step, and the rest of the peak.
 
     Modules have hooks while a window is open. Steps that a StepRunner replays do not run them, and a note says if
@@ -237,23 +232,19 @@ class MemoryInstrument:
         self._device = "cpu"
         self._rows: list[tuple[int, ...]] = []  # as _STEPS
         self._unseen = 0
-        self._undo: contextlib.ExitStack | None = None
 
     def open(self) -> None:
-        if "torch" not in sys.modules:
-            raise Unavailable("the process has not imported torch", remedy="import torch before profiling")
+        super().open()
         check_storages()
 
-    def start(self) -> None:
+    def hook(self, undo: contextlib.ExitStack) -> None:
         from torch.nn.modules import module
         from torch.optim import optimizer
 
-        with contextlib.ExitStack() as undo:
-            if self._with_modules:
-                undo.callback(module.register_module_forward_pre_hook(self._begin).remove)
-                undo.callback(module.register_module_forward_hook(self._end, always_call=True).remove)
-            undo.callback(optimizer.register_optimizer_step_pre_hook(self._stepping).remove)
-            self._undo = undo.pop_all()
+        if self._with_modules:
+            undo.callback(module.register_module_forward_pre_hook(self._begin).remove)
+            undo.callback(module.register_module_forward_hook(self._end, always_call=True).remove)
+        undo.callback(optimizer.register_optimizer_step_pre_hook(self._stepping).remove)
         begin_peak(self._device)
 
     def _begin(self, module: Any, _: Any) -> None:
@@ -295,13 +286,8 @@ class MemoryInstrument:
         self._maps.reset()
         begin_peak(self._device)
 
-    def stop(self) -> None:
-        undo, self._undo = self._undo, None
-        if undo is not None:
-            undo.close()
-
     def close(self) -> None:
-        self.stop()
+        super().close()
         self._modules.clear()
         self._optimizers.clear()
 
