@@ -187,7 +187,6 @@ TESTED_BY: dict[str, str] = {
     "jobs/suite2026/unet.py": "jobs/test_suite2026.py",
     "jobs/suite2026/vision.py": "jobs/test_suite2026.py",
     "jobs/suite2026/vit.py": "jobs/test_suite2026.py",
-    "training/until.py": "training/test_job.py",
     "jobs/recom.py": "jobs/test_first_workloads.py",
     "jobs/reso.py": "jobs/test_first_workloads.py",
     "jobs/toy_lstm.py": "jobs/test_first_workloads.py",

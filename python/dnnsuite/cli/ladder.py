@@ -52,7 +52,7 @@ def ladder(
     and the time of each phase. Rounds are saved as they end; --resume adds those that are missing.
     """
     from .. import training
-    from ..training.configurations import is_job, overrides
+    from ..training.settings import is_job, overrides
 
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])

@@ -24,7 +24,7 @@ from .train_on_cluster import Nodes, command_line, submit
 if TYPE_CHECKING:
     from .._runs.record import Metric, RunRecord
     from ..training import Experiment, ExperimentArray, Settings, Trained
-    from ..training.vary import Variants
+    from ..training.array import Variants
 
 
 def train(
@@ -97,7 +97,7 @@ def train(
 
     import_plugins(plugin or [], [os.getcwd()])
     file, keys = split(arguments or [])
-    from ..training.configurations import is_job, overrides
+    from ..training.settings import is_job, overrides
 
     if nproc is not None and not show and "WORLD_SIZE" not in os.environ:
         if file is not None and is_job(file):  # what is wrong is said once, before processes and data
@@ -271,7 +271,7 @@ class _AskedJob:
 
 def _variants(settings: Settings, vary: Sequence[str], B: int | None) -> Variants:
     """Return the configurations of an array; none for a single model."""
-    from ..training.vary import varied, vary_of
+    from ..training.array import varied, vary_of
 
     return varied(settings, vary_of(vary), B) if vary or B is not None else []
 
@@ -301,7 +301,7 @@ def with_data(arguments: Sequence[str] | None, data: str | None) -> list[str]:
 
 def settings_of(arguments: Sequence[str], name: str, preset: str | None) -> Settings:
     """Return the configuration `name` of the file in `arguments`, with the preset and the keys in force."""
-    from ..training.configurations import SHIPPED, configuration, overrides
+    from ..training.settings import SHIPPED, configuration, overrides
 
     file, keys = split(arguments)
     found = configuration(name, file or SHIPPED)
@@ -367,7 +367,7 @@ def _one_by_one(
     from .. import training
     from .._runs.folder import default_out
     from ..training.experiment_run import TRAINING_FILE
-    from ..training.until import over_records
+    from ..training.record import over_records
 
     if resume not in ("never", "auto"):
         raise InvalidArgument(f"--resume {resume}: with --seeds, accepted: never, auto")
@@ -397,8 +397,8 @@ def _evaluate(asked: _Asked, out: str | None, resume: str | None, quiet: bool, a
     """Validate a checkpoint and print what was found."""
     from .. import training
     from .._runs.device import choose_device
-    from ..training.checkpoints import CHECKPOINT
     from ..training.lines import accuracies
+    from ..training.saver import CHECKPOINT
 
     if asked.variants:
         raise InvalidArgument("--evaluate is for one model: leave out --vary and --B, and name models/N/best.pt")
@@ -438,7 +438,7 @@ def _tell(trained: Trained, asked: _Asked | _AskedJob, as_json: bool) -> None:
 
 
 def _tell_of_models(trained: Trained, as_json: bool) -> None:
-    from ..training.models_file import read_models
+    from ..training.history import read_models
 
     assert trained.record is not None
     models = read_models(trained.folder)
@@ -462,7 +462,7 @@ def _to_target(record: RunRecord) -> dict[str, Any]:
 
 
 def _target(trained: Trained) -> str:
-    from ..training.until import sentence
+    from ..training.record import sentence
 
     told = sentence(trained.record) if trained.record is not None else ""
     return f"; {told}" if told else ""

@@ -27,8 +27,6 @@ from ._shares import plan_of
 from ._suite import Suite, code_of, identity_of_entries, resolve
 from .entry import SuiteEntry
 
-__all__ = ["SUITE_FILE", "Finished", "prepare", "run", "run_suite"]
-
 _MAY_CHANGE = ("repeat", "timeout_s", "allow_changed")  # by --resume
 
 

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -17,14 +17,35 @@ from .._runs.identity import Identity, identity_of
 from ..errors import InvalidArgument, did_you_mean
 from ..models import ResNet50
 from .lines import LINES
-from .metrics import TopK
-from .order import Order
+from .loading import Order
 from .schedules import Schedule, SteppedWarmup, WarmupPlateau, tbd_pytorch, tbd_tf2
 from .settings import Settings
 from .sources import Data, compared
-from .until import Until
 
-__all__ = ["Experiment", "Metrics", "ProfileWindow", "experiment_of"]
+if TYPE_CHECKING:
+    from .record import Until
+
+
+class TopK:
+    """Number of samples whose label is among the k highest scores, for several k.
+
+    Attributes:
+        names: acc1, acc5, … in the order of the counts.
+    """
+
+    def __init__(self, ks: Sequence[int] = (1, 5)) -> None:
+        self.ks = tuple(ks)
+        self.names = tuple(f"acc{k}" for k in ks)
+
+    def __repr__(self) -> str:
+        return f"TopK({self.ks})"
+
+    def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Scores `[..., N, C]` and labels `[N]` → counts float64 `[len(names), ...]`."""
+        most = min(max(self.ks), outputs.shape[-1])
+        hits = outputs.topk(most, dim=-1).indices == labels[:, None]
+        return torch.stack([hits[..., :k].sum((-2, -1)) for k in self.ks]).double()
+
 
 _PRECISIONS = ("fp32", "bf16", "fp16")
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from ..plots import Request
 
-__all__ = ["REFERENCE", "curves", "drawn"]
-
 REFERENCE = Path(__file__).parent / "configurations" / "sc20_curves.json"  # of CIFAR-100, on V100s
 
 _AXES = {"epoch": "Epoch", "minutes": "Minutes"}

@@ -26,12 +26,10 @@ from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import MAKES_BATCHES, valued
 from .array import ExperimentArray
 from .experiment import Experiment
-from .order import Order
+from .loading import Order
+from .record import Until
 from .schedules import PerEpoch, Schedule
 from .sources import Data
-from .until import Until
-
-__all__ = ["JobExperiment", "array_of_job", "experiment_of_job"]
 
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
 _BATCHES = 4  # of a validation, where a workload has no metric

@@ -26,14 +26,11 @@ from ..errors import InvalidArgument, did_you_mean
 from .experiment import Experiment, experiment_of
 from .history import save_rows
 from .job import experiment_of_job, optimised_job
-from .order import share_of
-from .phases import PHASES, Phases
+from .loading import share_of
 from .processes import Processes
 from .settings import Settings
 from .sources import Data
-from .stepper import Stepper
-
-__all__ = ["LADDER_FILE", "RUNGS", "Rung", "Rungs", "climb", "of_configuration", "of_job", "save_ladder", "table"]
+from .stepper import PHASES, Phases, Stepper
 
 Rungs = Callable[[str, Mapping[str, bool], str], Experiment]
 Blocks = Mapping[str, Sequence[Any]]  # of each rung, for each round [iterations per second, what disturbed it], or None

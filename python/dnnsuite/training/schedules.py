@@ -12,8 +12,6 @@ from typing import Any, Protocol
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-__all__ = ["PerEpoch", "Schedule", "SteppedWarmup", "WarmupPlateau", "tbd_pytorch", "tbd_tf2"]
-
 
 class Schedule(Protocol):
     """Schedule that sets the learning rates of an optimizer during a run. Epochs and steps count from 0."""

@@ -39,8 +39,6 @@ from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
 
-__all__ = ["Evaluation", "TrialArray"]
-
 _LIGHT_BYTES = 2**22  # of parameters of a shard's models: less is mostly overhead, which one shard saves
 _UNREAD_STEPS = 4  # steps whose losses wait to be read
 

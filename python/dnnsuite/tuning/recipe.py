@@ -25,8 +25,6 @@ from .trainee import Loss, Measure, Trainee, check_lightning, default_loss, defa
 from .trial import Trial
 from .watched import WatchedConfig
 
-__all__ = ["Recipe"]
-
 _SMALL_BYTES = 2**22  # of parameters: a model that is kept from its first look to its start
 _DROPOUTS = (torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d)
 _MOST_BUILT = 64  # of them

@@ -18,11 +18,6 @@ from .._saved import load_tensors
 from ..errors import Error, reason
 from .torch_schedules import TorchSchedules, follows_metric
 
-__all__ = [
-    "advance", "corner", "follows", "load_state", "rates_of", "read_slot", "write_metric_schedule", "write_slot",
-    "write_values",
-]  # fmt: skip
-
 State = dict[str, Any]
 
 

@@ -12,9 +12,6 @@ from .._lazy import torch
 from .._runs.rates import Steps
 from .._runs.turn_task import Clock as Clock
 
-__all__ = ["Clock", "CudaClock", "HostClock", "clock_for"]
-
-
 # Share of an epoch spent waiting for steps that had returned already, above which the job counts as
 # asynchronous.
 _ASYNCHRONOUS = 0.02
