@@ -91,7 +91,6 @@ LATE_TORCH = {"_lazy", "advisor", "cli", "data", "doctor", "host", "profiler", "
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
     "tuning/device_task.py": "tuning/test_devices.py",
-    "workflow/device_task.py": "workflow/test_on_devices.py",
     "importers/_trace_rows.py": "importers/test_kineto.py",
     "adapters/_peft.py": "adapters/test_adapt.py",
     "adapters/base.py": "adapters/test_adapt.py",

@@ -20,7 +20,7 @@ from dnnsuite._runs.turn_task import TurnTaker
 from dnnsuite._runs.worker import Siblings
 from dnnsuite.errors import BadData
 from dnnsuite.jobs import Job, JobConfig, register
-from dnnsuite.workflow.clocks import clock_for
+from dnnsuite.workflow.tasks import clock_for
 
 
 @register("toy")

@@ -212,7 +212,7 @@ def _accepted(command: str, name: str) -> list[str]:
 
 def _is_beyond(command: str, name: str, word: str, params: Mapping[str, Any]) -> bool:
     """True for words that are in no table: a workflow's mode with some units unfused, and the texts of `tune lora`."""
-    from ..workflow.partial import is_partial
+    from ..workflow.modes import is_partial
 
     if (command, name) == ("workflow", "modes"):
         return is_partial(word)

@@ -25,7 +25,7 @@ def compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool,
     """
     from .._runs.folder import WORKFLOW_FILE, default_out
     from ..workflow.common_settings import flag
-    from ..workflow.convergence.settings import OPTIONS
+    from ..workflow.convergence.plan import OPTIONS
 
     options = {name: value for name, value in asked.items() if value is not None}
     for name in options:
@@ -74,9 +74,8 @@ def _as_dict(report: ConvergenceReport) -> dict[str, Any]:
 
 
 def _describe(options: dict[str, Any], as_json: bool) -> int:
-    from ..workflow.convergence.plan import WAYS
-    from ..workflow.convergence.settings import resolve
-    from ..workflow.preflight import weigh
+    from ..workflow.convergence.plan import WAYS, resolve
+    from ..workflow.plan import weigh
 
     settings = resolve(options)
     weigh(settings)

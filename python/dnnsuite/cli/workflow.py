@@ -143,7 +143,7 @@ def _run_workflow(
 
 def _refuse_early(name: str, asked: dict[str, Any], hfta_tree: str | None) -> None:
     """Refuse names, values and a folder that HFTA's tree could not be written to, before anything slow is imported."""
-    from ..workflow.partial import options_of
+    from ..workflow.modes import options_of
     from ..workflow.settings import resolve
 
     settings = resolve(*options_of(name, asked))
@@ -184,9 +184,8 @@ def _as_dict(report: WorkflowReport) -> dict[str, Any]:
 
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
-    from ..workflow.partial import options_of
-    from ..workflow.plan import planned_points
-    from ..workflow.preflight import check
+    from ..workflow.modes import options_of
+    from ..workflow.plan import check, planned_points
     from ..workflow.settings import resolve
 
     job, options = options_of(name, asked)

@@ -18,7 +18,7 @@ from .._runs.spec import WorkerSpec
 from .._runs.turn_task import TurnTaker
 from .._runs.worker import Siblings
 from ..timing import now_ns
-from ..workflow.clocks import clock_for
+from ..workflow.tasks import clock_for
 
 if TYPE_CHECKING:
     from ..profiler import Schedule

@@ -13,7 +13,7 @@ from .. import host
 from ..errors import InvalidArgument
 from . import modes
 from .common_settings import CommonSettings, at_least, one_of, positive, resolve_common
-from .partial import is_partial, number_of
+from .modes import is_partial, number_of
 
 if TYPE_CHECKING:
     from .._runs.shares import Share
