@@ -8,7 +8,7 @@ import pytest
 
 from dnnsuite import adapters
 from dnnsuite.cli.app import main
-from dnnsuite.tuning.lora_search import SPACE
+from dnnsuite.tuning.job import LORA_SPACE as SPACE
 
 adapters.import_peft()  # which lets transformers be imported everywhere
 from tokenizers import Tokenizer, models  # noqa: E402

@@ -21,8 +21,7 @@ from .tune_on_cluster import OWN, TuningOnCluster, search_on_cluster
 
 if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
-    from ..tuning.job import JobSweep
-    from ..tuning.lora_search import LoraSearch
+    from ..tuning.job import JobSweep, LoraSearch
 
 
 def tune(
@@ -104,8 +103,7 @@ def tune(
     from .._runs.job_options import parse_options
     from .._runs.shares import shares_of
     from ..tuning.comparison import compare
-    from ..tuning.job import JobSweep
-    from ..tuning.lora_search import LoraSearch
+    from ..tuning.job import JobSweep, LoraSearch
 
     _check_counts(
         max_iters=max_iters, trials=trials, repeats=repeats, patience=patience, width=width, threads=threads,
@@ -188,7 +186,7 @@ def _refuse_beside_devices(devices: list[str] | None, device: str, on_cluster: b
 def _swept(found: JobSweep | LoraSearch, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,
            **options: Any) -> Sweep:  # fmt: skip
     from ..tuning import Hyperband, sweep
-    from ..tuning.jobs_space import read_space
+    from ..tuning.job import read_space
 
     if isinstance(algorithm, Hyperband):
         count = algorithm.trials_for(options["epochs"])
