@@ -12,11 +12,10 @@ from . import (
     cifar,
     detection,
     imagenet,
-    lsun,
     mnist,
+    photographs,
+    point_clouds,
     ratings,
-    shapenet,
-    small_images,
     super_resolution,
     translation,
     words,
@@ -102,7 +101,7 @@ def _first_with(root: Path, folders: tuple[str, ...], *choices: tuple[str, ...])
 
 def _cifar10(root: Path) -> Path | None:
     names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-    return _first_with(root, small_images.FOLDERS, tuple(f"{name}.bin" for name in names), tuple(names))
+    return _first_with(root, cifar.CIFAR10_FOLDERS, tuple(f"{name}.bin" for name in names), tuple(names))
 
 
 def _cifar100(root: Path) -> Path | None:
@@ -123,7 +122,7 @@ def _movielens(root: Path) -> Path | None:
 
 
 def _shapenet(root: Path) -> Path | None:
-    return _first_with(root, shapenet.FOLDERS[::-1], shapenet.MARKS)
+    return _first_with(root, point_clouds.SHAPENET_FOLDERS[::-1], point_clouds.SHAPENET_MARKS)
 
 
 def _wikitext(root: Path) -> Path | None:
@@ -208,19 +207,19 @@ _LISTED = (
         ("wlm", "wlmfp16", "bert", "transformer"), "the documentation that Python ships, else drawn",
     ),
     DataSet(
-        "shapenet", "ShapeNet part, shapes of 16 categories", shapenet.FOLDERS[1], _shapenet,
+        "shapenet", "ShapeNet part, shapes of 16 categories", point_clouds.SHAPENET_FOLDERS[1], _shapenet,
         ("synsetoffset2category.txt", "train_test_split/shuffled_{train,val,test}_file_list.json",
          "<category>/points/*.pts         16,881 shapes", "<category>/points_label/*.seg   a part for each point"),
         "635 MB", "ShapeNet's terms of use: research, not to be redistributed", "shapenet.cs.stanford.edu/ericyi",
-        (Archive(f"{shapenet.FOLDERS[1]}.zip", into=".."),),
+        (Archive(f"{point_clouds.SHAPENET_FOLDERS[1]}.zip", into=".."),),
         ("pointnet_cls", "pointnet_seg"), "surfaces of solids, drawn",
     ),
     DataSet(
-        "lsun", "LSUN, bedrooms", lsun.FOLDER, lsun.find,
-        (f"{lsun.DATABASE}/data.mdb   3,033,042 pictures; needs the package lmdb",
-         f"{lsun.PICTURES}/*.webp                or those, exported"),
+        "lsun", "LSUN, bedrooms", photographs.LSUN_FOLDER, photographs.find_lsun,
+        (f"{photographs.LSUN_DATABASE}/data.mdb   3,033,042 pictures; needs the package lmdb",
+         f"{photographs.LSUN_PICTURES}/*.webp                or those, exported"),
         "43 GB", "for research, as its authors say", "yf.io/lsun",
-        (Archive(f"{lsun.DATABASE}.zip", "f2c5d904a82a6295dbdccb322b4b0a99", "HFTA"),),
+        (Archive(f"{photographs.LSUN_DATABASE}.zip", "f2c5d904a82a6295dbdccb322b4b0a99", "HFTA"),),
         ("dnnsuite workflow dcgan",), "parts of photographs that scikit-image ships, else noise",
     ),
 )  # fmt: skip

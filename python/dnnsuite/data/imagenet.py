@@ -10,9 +10,8 @@ from .._lazy import torch
 from .._seeds import seed_all
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
-from ._origin import Origin, named, root_of
-from ._torchvision import import_torchvision
-from .endless import EndlessLoader
+from ._origin import Origin, import_torchvision, named, root_of
+from .batches import EndlessLoader
 
 FOLDERS = ("ImageNet/train", "train", ".")  # the first with pictures in its folders is taken
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue in [0, 1]

@@ -10,9 +10,9 @@ from pathlib import Path
 from .._lazy import npt
 from .._lazy import numpy as np
 from ..errors import InvalidArgument
-from . import _cache, text
+from . import _origin, text
 from ._origin import Origin, named, root_of, sha256_of
-from ._sources import WIKITEXT_FOLDERS
+from .text import WIKITEXT_FOLDERS
 
 WIKITEXT_2_WORDS = 33_278
 END_OF_LINE = "<eos>"
@@ -74,7 +74,7 @@ def _wikitext(folder: Path, names: list[str]) -> Words:
     """
     digest = sha256_of(*(folder / name for name in names))
     key = hashlib.sha256(f"{_FORMAT} {digest}".encode()).hexdigest()[:24]
-    arrays, known = _cache.cached_arrays(f"words-{key}", lambda: _number(folder, names))
+    arrays, known = _origin.cached_arrays(f"words-{key}", lambda: _number(folder, names))
     source = named(f"WikiText, {folder.name}/{names[0]}, by word", folder)
     origin = Origin(source, "CC BY-SA 3.0", len(arrays["train"]), digest)
     return Words(arrays["train"], arrays["valid"], known["vocab_size"], origin)
@@ -98,7 +98,7 @@ def files_of(root: Path) -> tuple[Path, list[str]] | None:
     return None
 
 
-def _number(folder: Path, names: list[str]) -> _cache.Arrays:
+def _number(folder: Path, names: list[str]) -> _origin.Arrays:
     numbers: dict[str, int] = {}
     parts = [_number_file(folder / name, numbers) for name in names]  # the test file's words count, too
     return dict(zip(_PARTS, parts, strict=False)), {"vocab_size": len(numbers)}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._lazy import torch
-from ..data import batches, crops, imagenet
+from ..data import batches, imagenet, photographs
 from ..errors import InvalidArgument
 from . import distributed
 from ._job import JobConfig
@@ -29,7 +29,7 @@ def images_and_noise(config: JobConfig, options: Values, scope: str = "student")
     """Images `[N, 3, 64, 64]` in [-1, 1] and noise `[N, nz, 1, 1]`."""
     if options["imageSize"] != _SIZE:
         raise InvalidArgument(f"imageSize {options['imageSize']}: the layers of DCGAN are for images of {_SIZE}")
-    found = crops.load(config.data, config.dataroot, _SIZE, seed=config.data_seed)
+    found = photographs.load_crops(config.data, config.dataroot, _SIZE, seed=config.data_seed)
     place = distributed.place_of(scope)
 
     def prepare(generator: torch.Generator, images: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._lazy import torch
 from ..data import imagenet, imagenet_shards
-from ..data.endless import EndlessLoader
+from ..data.batches import EndlessLoader
 from ..errors import InvalidArgument, Unavailable
 from ._job import JobConfig
 from .declared_job import accuracy, classified, declare

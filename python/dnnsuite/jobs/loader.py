@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from .._lazy import torch
 from .._seeds import seed_all
 from ..data import imagenet, photographs
-from ..data.endless import EndlessLoader
+from ..data.batches import EndlessLoader
 from ..errors import InvalidArgument
 from ._job import Job, JobConfig, register
 from .workload import Card

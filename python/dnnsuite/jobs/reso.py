@@ -11,8 +11,7 @@ from typing import Any
 
 from .._lazy import torch
 from ..data import batches, super_resolution
-from ..data.endless import EndlessLoader
-from ..data.order import Order
+from ..data.batches import EndlessLoader, Order
 from ..errors import InvalidArgument, Unavailable
 from ._job import JobConfig
 from .cards import FROM_MEMORY

@@ -13,9 +13,7 @@ from typing import Any
 
 from .._lazy import torch
 from ..data import detection
-from ..data.batches import BatchesInTurn
-from ..data.endless import EndlessLoader
-from ..data.order import Order
+from ..data.batches import BatchesInTurn, EndlessLoader, Order
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare

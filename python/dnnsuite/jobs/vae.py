@@ -10,8 +10,7 @@ from typing import Any
 
 from .._lazy import torch
 from ..data import batches, mnist
-from ..data.endless import EndlessLoader
-from ..data.order import Order
+from ..data.batches import EndlessLoader, Order
 from ._job import JobConfig
 from .cards import FROM_MEMORY
 from .declared_job import declare

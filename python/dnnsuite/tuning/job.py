@@ -189,7 +189,7 @@ class JobSweep:
             hint = did_you_mean(str(version), _VERSIONS)
             raise InvalidArgument(f"version {version!r} is none of {', '.join(_VERSIONS)}{hint}")
         make = getattr(data.import_torchvision().models, _VERSIONS[version])
-        model: torch.nn.Module = make(num_classes=data.small_images.CLASSES, width_mult=own["width_mult"])
+        model: torch.nn.Module = make(num_classes=data.cifar.CIFAR10_CLASSES, width_mult=own["width_mult"])
         return model
 
     def train(self, config: Config) -> Epochs:

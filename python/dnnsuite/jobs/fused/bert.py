@@ -22,7 +22,7 @@ def masked_text(config: JobConfig, options: Values) -> data.batches.ArrayBatches
     """Sequences of a text with tokens to fill in: tokens `[N, L]`, masked positions `[N, P]`, what stood there."""
     source = config.data if config.data != "real" else "wikitext" if config.dataroot else "pydoc"
     corpus = data.text.load(source, config.dataroot, options["vocab_size"], config.data_seed)
-    return data.mlm.masked(corpus, config.batch_size, options["bptt"], config.data_seed)
+    return data.text.masked(corpus, config.batch_size, options["bptt"], config.data_seed)
 
 
 def model(options: Values, hyper: Values) -> models.BERT:

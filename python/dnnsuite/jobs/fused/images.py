@@ -30,16 +30,16 @@ def large(options: Values, hyper: Values) -> torch.nn.Module:
 
 def _torchvision(name: str, options: Values) -> torch.nn.Module:
     make: Callable[..., torch.nn.Module] = getattr(data.import_torchvision().models, name)
-    return make(num_classes=data.small_images.CLASSES, width_mult=options["width_mult"])
+    return make(num_classes=data.cifar.CIFAR10_CLASSES, width_mult=options["width_mult"])
 
 
 def resnet(options: Values, hyper: Values) -> models.ResNet:
-    return models.ResNet18(data.small_images.CLASSES, options["width"])
+    return models.ResNet18(data.cifar.CIFAR10_CLASSES, options["width"])
 
 
 def images_and_classes(config: JobConfig, options: Values, train: bool = True) -> data.batches.ArrayBatches:
     """Images `[N, 3, 32, 32]`, normalised as ImageNet's are, and classes `[N]`; of the test part with `train` False."""
-    found = data.small_images.load(config.data, config.dataroot, config.data_seed, train)
+    found = data.cifar.load_cifar10(config.data, config.dataroot, config.data_seed, train)
     mean, deviation = (torch.tensor(x).view(3, 1, 1) for x in (data.imagenet.MEAN, data.imagenet.DEVIATION))
 
     def prepare(generator: torch.Generator, images: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, ...]:

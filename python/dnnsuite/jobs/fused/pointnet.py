@@ -30,18 +30,18 @@ def segmenter(options: Values, hyper: Values) -> models.PointNetSegmenter:
 
 def solids(config: JobConfig, options: Values, train: bool = True) -> data.batches.ArrayBatches:
     """Points `[N, 3, P]` and classes `[N]`: ShapeNet's sixteen categories, else as many analytic solids."""
-    shapes = data.shapenet.load(config.data, config.dataroot, "train" if train else "test")
+    shapes = data.point_clouds.load_shapes(config.data, config.dataroot, "train" if train else "test")
     if shapes is not None:
-        return data.shapenet.batches(shapes, options["points"], config.batch_size, config.data_seed)
+        return data.point_clouds.shape_batches(shapes, options["points"], config.batch_size, config.data_seed)
     return _drawn(data.point_clouds.solids, 1024, config, options, train)
 
 
 def chairs(config: JobConfig, options: Values, train: bool = True) -> data.batches.ArrayBatches:
     """Points `[N, 3, P]` and their parts `[N, P]`: ShapeNet's chairs, else chairs made of boxes."""
-    shapes = data.shapenet.load(config.data, config.dataroot, "train" if train else "test", "Chair")
+    shapes = data.point_clouds.load_shapes(config.data, config.dataroot, "train" if train else "test", "Chair")
     if shapes is not None:
         parts = len(data.point_clouds.CHAIR_PARTS)
-        return data.shapenet.batches(shapes, options["points"], config.batch_size, config.data_seed, parts)
+        return data.point_clouds.shape_batches(shapes, options["points"], config.batch_size, config.data_seed, parts)
     return _drawn(data.point_clouds.chairs, 256, config, options, train)
 
 
