@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.data.point_clouds import load_shapes, shape_batches
+from dnnsuite.data.point_clouds import SHAPENET_FOLDERS, load_shapes, shape_batches
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 FOLDERS = {"Table": "04379243", "Chair": "03001627", "Cap": "02954340"}
@@ -46,7 +46,7 @@ def test_categories_are_numbered_in_the_order_of_their_names(root):
 
 def test_the_folder_in_the_archive_is_found(root, tmp_path):
     (tmp_path / "above").mkdir()
-    (tmp_path / "above" / point_clouds.SHAPENET_FOLDERS[1]).symlink_to(root)
+    (tmp_path / "above" / SHAPENET_FOLDERS[1]).symlink_to(root)
     assert len(load_shapes("auto", tmp_path / "above", "val").points) == 3
 
 
