@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dnnsuite import jobs, models
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import JobConfig
-from dnnsuite.jobs.suite2026 import conformer, detector, dino, grpo, molecules, ppo
+from dnnsuite.jobs import JobConfig, reinforcement
+from dnnsuite.jobs.suite2026 import conformer, detector, dino, grpo, molecules
 from dnnsuite.suites import SUITES
 
 _TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
@@ -340,9 +340,9 @@ def test_a_pole_that_is_pushed_the_way_it_leans_stands_longer() -> None:
         def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, None]:
             return torch.tensor([[0.0, 1.0]]).expand(len(states), 2), None
 
-    (states,) = ppo.starts(JobConfig(), {}).batch(0)
-    assert ppo.episode_length(Leaning(), states) > 150
-    assert ppo.episode_length(Always(), states) < 20
+    (states,) = reinforcement.starts(JobConfig(), {}).batch(0)
+    assert reinforcement.episode_length(Leaning(), states) > 150
+    assert reinforcement.episode_length(Always(), states) < 20
 
 
 def test_answers_are_judged_and_a_wrong_one_is_not_rewarded() -> None:

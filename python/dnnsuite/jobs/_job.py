@@ -265,19 +265,21 @@ _OWN = {
     "reso": ".reso",
     "translator": ".translator",
     **dict.fromkeys(("wlm", "wlmfp16"), ".wlm"),
-    "cart": ".cart",
-    "atari": ".atari",
+    **dict.fromkeys(("cart", "atari"), ".reinforcement"),
     "ssd": ".ssd",
     "fast_style": ".fast_style",
     **dict.fromkeys(("dcgan", "dcgan_all"), ".dcgan"),
     **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".convnet"),
     "recom": ".recom",
-    "bert": ".fused.bert",
-    "transformer": ".fused.transformer",
-    **dict.fromkeys(("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), ".fused.images"),
-    **dict.fromkeys(("pointnet_cls", "pointnet_seg"), ".fused.pointnet"),
+    **dict.fromkeys(
+        ("bert", "transformer", "mobilenet_v3_small", "mobilenet_v3_large", "resnet", "pointnet_cls", "pointnet_seg"),
+        ".fused",
+    ),
     "imagenet-resnet50": ".imagenet_resnet50",
     **{name: f".suite2026.{name}" for name in _TODAY},
+    **dict.fromkeys(("gpt", "lora", "moe", "mamba"), ".suite2026.language"),
+    **dict.fromkeys(("vit", "convnext", "dit", "unet"), ".suite2026.vision"),
+    "ppo": ".reinforcement",
 }
 # Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
 _SPREAD = "is one model on every device, which is not swept"

@@ -19,7 +19,7 @@ from . import distributed
 from ._job import JobConfig
 from .cards import FROM_MEMORY, ON_EVERY_DEVICE, REAL_PHOTOGRAPHS
 from .declared_job import declare
-from .fused import samplers
+from .fused import ON_CUDA
 from .workload import Card, Made, Preset, Values, Workload, models
 
 _SIZE = 64
@@ -103,7 +103,7 @@ WORKLOAD = Workload(
             options={"ngf": 16, "ndf": 16, "workers": 1},
         ),
         "default": Preset(
-            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=95.0, options={"ngf": 16, "ndf": 16}, cuda=samplers.ON_CUDA
+            3, 4, batch_size=16, plan=(1, 2, 4), budget_s=95.0, options={"ngf": 16, "ndf": 16}, cuda=ON_CUDA
         ),
         "paper": Preset(5, 300, batch_size=128, repeats=3, max_num_Bs=10),
         "baselines": Preset(5, 300, batch_size=128, observed=(50, 10)),

@@ -15,7 +15,7 @@ from ...data.batches import BatchesInTurn
 from .._job import JobConfig
 from ..declared_job import declare
 from ..workload import Card, Made, Metric, Rate, Values, Workload, models, sizes
-from .decoder import BILLION, SIZES, flops_per_token, likelihoods
+from .language import BILLION, SIZES, flops_per_token, likelihoods
 
 _LETTERS = 26
 _TRAINED = 10 / 13  # of them, first letters of prompts that are not held out

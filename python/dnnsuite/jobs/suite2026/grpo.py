@@ -17,7 +17,7 @@ from ...data.batches import BatchesInTurn, Rollouts, shuffled
 from .._job import JobConfig
 from ..declared_job import declare
 from ..workload import Card, Made, Metric, Preset, Rate, Values, Workload
-from .decoder import BILLION, SIZES, answered, flops_per_token, likelihoods, taught
+from .language import BILLION, SIZES, answered, flops_per_token, likelihoods, taught
 
 _LETTERS, _GROUP, _PARTS = 10, 8, 2
 _LOW, _HIGH = 0.8, 1.28
