@@ -177,6 +177,7 @@ TESTED_BY: dict[str, str] = {
     "jobs/suite2026/molecules.py": "jobs/test_suite2026.py",
     "jobs/reinforcement.py": "jobs/test_ppo.py",
     "jobs/suite2026/rgat.py": "jobs/test_suite2026.py",
+    "jobs/photographs.py": "jobs/test_convnet.py",
     "jobs/recom.py": "jobs/test_first_workloads.py",
     "jobs/reso.py": "jobs/test_first_workloads.py",
     "jobs/toy_lstm.py": "jobs/test_first_workloads.py",

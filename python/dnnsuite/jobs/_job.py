@@ -267,9 +267,8 @@ _OWN = {
     **dict.fromkeys(("wlm", "wlmfp16"), ".wlm"),
     **dict.fromkeys(("cart", "atari"), ".reinforcement"),
     "ssd": ".ssd",
-    "fast_style": ".fast_style",
-    **dict.fromkeys(("dcgan", "dcgan_all"), ".dcgan"),
-    **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".convnet"),
+    **dict.fromkeys(("fast_style", "dcgan", "dcgan_all"), ".photographs"),
+    **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".photographs"),
     "recom": ".recom",
     **dict.fromkeys(
         ("bert", "transformer", "mobilenet_v3_small", "mobilenet_v3_large", "resnet", "pointnet_cls", "pointnet_seg"),
