@@ -135,6 +135,28 @@ class BatchesInTurn:
         record = {"source": f"drawn: {what}", "licence": "none needed"}
         return cls(lambda: functools.partial(draw, torch.Generator().manual_seed(seed)), record)
 
+    @classmethod
+    def of_rows(
+        cls,
+        whole: Sequence[torch.Tensor],
+        batch_size: int,
+        seed: int,
+        record: Mapping[str, Any],
+        prepare: Callable[[torch.Tensor], torch.Tensor] = lambda rows: rows,
+    ) -> BatchesInTurn:
+        """Batches of rows of tensors on a device, in the order of `Order`; `prepare` is called with those of each."""
+
+        def begin() -> Callable[[], tuple[torch.Tensor, ...]]:
+            order = Order(len(whole[0]), seed)
+
+            def draw() -> tuple[torch.Tensor, ...]:
+                rows = order.take(batch_size).to(whole[0].device, non_blocking=True)
+                return tuple(prepare(part[rows]) for part in whole)
+
+            return draw
+
+        return cls(begin, record)
+
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Batch i since training began."""
         if self._draw is None or i < self._next:
@@ -218,6 +240,21 @@ class Pooled:
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Return batch i since training began."""
         return self._made[i % len(self._made)]
+
+
+class Loaded:
+    """Batches of a loader, in the order in which it has them; `record` is as that of `ArrayBatches`."""
+
+    feed = "loader"
+
+    def __init__(self, loader: EndlessLoader, record: Mapping[str, Any], prepare: Callable[[Any], Any] = tuple) -> None:
+        self._loader, self.record, self.sizes, self._prepare = loader, dict(record), dict[str, Any](), prepare
+        self.close = loader.close
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return the next batch."""
+        found: tuple[torch.Tensor, ...] = self._prepare(next(self._loader))
+        return found
 
 
 class WholeBatch:

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""A word language model on WikiText-2, in single and in half precision: GRU, gradient descent, clipped at 0.25.
+"""Jobs of recurrent networks on text: a language model, and a translator.
 
-The text is cut into `batch_size` rows, which are read side by side; the state goes on from segment to segment.
+`wlm` and `wlmfp16` are a word language model on WikiText-2, in single and in half precision: GRU, gradient descent,
+clipped at 0.25. The text is cut into `batch_size` rows, which are read side by side; the state goes on from segment to
+segment.
+
+`translator` is GNMT of 4 layers of 1024, on WMT16 English-German: labels smoothed by 0.1, Adam, gradients clipped. The
+unit is a pair of sentences of up to 50 pieces: every batch has as many, whatever their lengths. The record has how many
+pieces a pair has, to turn the rate into tokens.
 """
 
 from __future__ import annotations
@@ -11,7 +17,8 @@ from dataclasses import replace
 from typing import Any
 
 from .._lazy import torch
-from ..data import batches, words
+from ..data import batches, translation, words
+from ..data.batches import BatchesInTurn
 from ..errors import InvalidArgument
 from ._job import JobConfig
 from .declared_job import declare
@@ -20,7 +27,7 @@ from .workload import Card, Made, Metric, Preset, Values, Workload, models
 _ROWS, _SEGMENTS = 10, 5  # of the validation text
 
 
-def model(options: Values, hyper: Values) -> torch.nn.Module:
+def gru(options: Values, hyper: Values) -> torch.nn.Module:
     """The GRU, with the state that it has after a segment in a buffer `[layers, N, H]`."""
     sizes = (options["emsize"], options["nhid"], options["nlayers"], options["dropout"])
     made = models.GRULanguageModel(options["vocab_size"], *sizes)
@@ -79,7 +86,7 @@ def valid(config: JobConfig, options: Values) -> batches.WholeBatch:
     return batches.WholeBatch((rows[:end], rows[1 : end + 1]), text.origin.record())
 
 
-def loss(model: Any, tokens: torch.Tensor, targets: torch.Tensor, goes_on: torch.Tensor) -> torch.Tensor:
+def gru_loss(model: Any, tokens: torch.Tensor, targets: torch.Tensor, goes_on: torch.Tensor) -> torch.Tensor:
     logits, state = model(tokens, model.state * goes_on)
     model.state.copy_(state.detach())
     return _entropy(logits, targets)
@@ -109,9 +116,9 @@ _WLM = Workload(
         "emsize": 656, "nhid": 656, "nlayers": 2, "dropout": 0.5, "bptt": 35, "lr": 20.0, "clip": 0.25, "model": "GRU",
         "vocab_size": words.WIKITEXT_2_WORDS,  # of a text that is not WikiText
     },
-    model=model,
+    model=gru,
     data=segments(),
-    loss=loss,
+    loss=gru_loss,
     held_out=valid,
     metric=Metric("val_loss", val_loss, "less", batches=1),
     optimizer=Made("SGD", {"lr": "lr"}),
@@ -141,3 +148,74 @@ declare(
         ),
     )
 )
+
+
+def gnmt(options: Values, hyper: Values) -> torch.nn.Module:
+    made = models.GNMT(options["vocab_size"], options["hidden_size"], options["num_layers"], options["dropout"])
+    made.smoothing = options["smoothing"]
+    return made
+
+
+def sentences(config: JobConfig, options: Values) -> BatchesInTurn:
+    """Source `[S, N]`, target `[T, N]`, and the source's lengths as numbers."""
+    pairs = translation.load(
+        config.data, config.dataroot, options["vocab_size"], options["max_length_train"], config.data_seed
+    )
+
+    def begin() -> Any:
+        drawn = translation.Batches(pairs, config.batch_size, config.data_seed)
+
+        def draw() -> tuple[Any, ...]:
+            source, lengths, target = drawn.next()
+            return source, target, lengths.tolist()  # packing wants lengths on the CPU
+
+        return draw
+
+    # Of a target its first piece is given.
+    pieces = len(pairs.source.pieces) + len(pairs.target.pieces) - len(pairs.target.lengths)
+    record = {**pairs.origin.record(), "pieces_per_sentence": pieces / len(pairs.target.lengths)}
+    return BatchesInTurn(begin, record, {"vocab_size": pairs.vocab_size})
+
+
+def translator_loss(model: Any, source: torch.Tensor, target: torch.Tensor, lengths: Any) -> torch.Tensor:
+    """Cross-entropy of smoothed labels per pair."""
+    logits = models.widened(model(source, torch.tensor(lengths), target[:-1]))
+    return models.label_smoothing_loss(logits.flatten(0, 1), target[1:].flatten(), model.smoothing) / target.size(1)
+
+
+declare(
+    Workload(
+        name="translator",
+        description="GNMT of 4 layers of 1024 with attention, Adam, on WMT16 English-German",
+        unit="sentences",
+        options={
+            "hidden_size": 1024, "num_layers": 4, "dropout": 0.2, "smoothing": 0.1, "lr": 5e-4, "grad_clip": 5.0,
+            "max_length_train": 50,
+            "vocab_size": translation.WMT16_VOCABULARY,  # of pairs that are not WMT16's
+        },
+        model=gnmt,
+        data=sentences,
+        loss=translator_loss,
+        optimizer=Made("Adam", {"lr": "lr"}),
+        hyper={"lr": 5e-4},
+        clip_norm="grad_clip",
+        half=("bf16",),  # torch has no LSTM over packed sequences in fp16 on a CPU
+        presets={
+            # A step of the whole model takes a core some seconds, however few sentences there are.
+            "quick": Preset(3, 2, batch_size=4, observed=(6, 1), options={"hidden_size": 256}),
+            "default": Preset(3, 67, batch_size=64, observed=(20, 10)),
+        },
+        card=Card(
+            "translation",
+            "GNMT: 4 layers of 1024, attention, label smoothing 0.1",
+            source=("wu2016", "mila2019"),
+            about=(
+                "sentences of noise have lengths like WMT16's where the files are not there: the work of a batch is "
+                "that of its lengths",
+                "in half precision bf16 alone: torch has no LSTM over packed sequences in fp16 on a CPU",
+                "the quality (BLEU) is not scored: the time is",
+            ),
+            changes=("no fp16, and nothing is reserved before the first step (numbers)",),
+        ),
+    )
+)  # fmt: skip
