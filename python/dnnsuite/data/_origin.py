@@ -49,6 +49,11 @@ class Origin:
     count: int
     sha256: str | None = None
 
+    @classmethod
+    def of(cls, source: str, licence: str, samples: npt.NDArray[Any]) -> Origin:
+        """Return the provenance of samples `[N, ...]`, with the hash of their bytes."""
+        return cls(source, licence, len(samples), hashlib.sha256(samples.tobytes()).hexdigest())
+
     def record(self) -> dict[str, Any]:
         """Return a dict of the known values."""
         return {name: value for name, value in vars(self).items() if value is not None}

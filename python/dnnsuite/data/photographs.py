@@ -223,7 +223,7 @@ def load_crops(
 
 def _crops(images: list[npt.NDArray[np.uint8]], source: str, licence: str) -> Crops:
     stacked = np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2))
-    return Crops(stacked, Origin(source, licence, len(images), hashlib.sha256(stacked.tobytes()).hexdigest()))
+    return Crops(stacked, Origin.of(source, licence, stacked))
 
 
 def _middle(picture: Image.Image, size: int) -> npt.NDArray[np.uint8]:

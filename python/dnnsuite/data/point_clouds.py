@@ -104,10 +104,7 @@ def _clouds(
     made = [draw(rng, i, points) for i in range(count)]
     cloud = np.stack([_finished(xyz, rng) for xyz, _ in made])
     labels = np.stack([np.asarray(label, np.int64) for _, label in made])
-    origin = Origin(
-        f"synthetic: {what}, seed {seed}", "none needed", count, hashlib.sha256(cloud.tobytes()).hexdigest()
-    )
-    return Clouds(cloud, labels, origin)
+    return Clouds(cloud, labels, Origin.of(f"synthetic: {what}, seed {seed}", "none needed", cloud))
 
 
 def _solid(rng: np.random.Generator, i: int, points: int) -> tuple[Floats, int]:
