@@ -239,11 +239,21 @@ class Place:
 
     Args:
         asked: identity of the sweep, and names of parts that may differ when it is resumed.
+        board: board of the processes that share the directory, which is known to be the sweep's.
+        changed: what differs in a shared directory.
+        kind: engine of this process.
     """
 
-    def __init__(self, folder: PlanFolder | None, asked: Asked) -> None:
-        self._folder, self._asked = folder, asked
-        self.began = False  # True once the directory is this sweep's
+    def __init__(
+        self,
+        folder: PlanFolder | None,
+        asked: Asked,
+        board: Board | None = None,
+        changed: Mapping[str, str] | None = None,
+        kind: type[Engine] = Engine,
+    ) -> None:
+        self._folder, self._asked, self._board, self._changed, self._kind = folder, asked, board, changed, kind
+        self.began = False  # True once the directory is this sweep's, of this process alone
 
     @property
     def root(self) -> Path | None:
@@ -263,6 +273,11 @@ class Place:
         """
         if self._folder is None:
             return None
+        if self._board is not None:
+            writer = self._board.worker.rsplit(":", 1)[-1]
+            shared = SharedStore(self._folder, job, mode, device, keeps_states, writer)
+            shared.changed = self._changed or {}
+            return shared
         store = Store(self._folder, job, mode, device, keeps_states)
         store.begin(self._asked)
         self.began = True
@@ -270,25 +285,7 @@ class Place:
 
     def engine(self, **parts: Any) -> Engine:
         """Return the loop of the sweep out of its parts."""
-        return Engine(**parts)
-
-
-class _SharedPlace(Place):
-    """A directory of several processes."""
-
-    def __init__(
-        self, folder: PlanFolder, asked: Asked, board: Board, changed: Mapping[str, str], kind: type[SharedEngine]
-    ) -> None:
-        super().__init__(folder, asked)
-        self._shared, self._board, self._changed, self._kind = folder, board, changed, kind
-
-    def store(self, job: str, mode: str, device: str, keeps_states: bool) -> Store:
-        store = SharedStore(self._shared, job, mode, device, keeps_states, worker=self._board.worker)
-        store.changed = self._changed
-        return store
-
-    def engine(self, **parts: Any) -> Engine:
-        return self._kind(**parts, board=self._board)
+        return self._kind(**parts, **({} if self._board is None else {"board": self._board}))
 
 
 @contextmanager
@@ -316,7 +313,7 @@ def shared_place(
         journal = FileJournal(root / _JOURNAL) if database is None else TableJournal(database, name)
     board = Board(journal, name, maximize, follows=kind is FollowingEngine, together_s=TOGETHER_S)
     try:
-        yield _SharedPlace(folder, asked, board, first.changed, kind)
+        yield Place(folder, asked, board, first.changed, kind)
     finally:
         board.close()
 
