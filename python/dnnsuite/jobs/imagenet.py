@@ -18,14 +18,13 @@ from .._lazy import torch
 from .._seeds import seed_all
 from ..data import imagenet, imagenet_shards, photographs
 from ..data.batches import EndlessLoader, Loaded, Pooled
-from ..errors import InvalidArgument, Unavailable
+from ..errors import InvalidArgument
 from ._job import Job, JobConfig, register
 from .declared_job import accuracy, classified, declare
 from .workload import Card, Made, Metric, Preset, Values, Workload, models
 
 _POOL = 2  # batches made beforehand, where the user has no images
 _SIZE, _SMALL = 224, 64  # pixels; up to the second, the first convolution keeps the resolution
-_VALIDATION = ("val", "valid", "validation", "test")
 
 
 def images(config: JobConfig, options: Values, train: bool = True) -> Pooled | Loaded:
@@ -58,12 +57,7 @@ def _files(config: JobConfig, size: int, train: bool) -> tuple[Any, Any] | None:
     root = imagenet.find(config.data, config.dataroot)
     if root is None:
         return None
-    beside = [root.parent / name for name in _VALIDATION]
-    place = root if train else next((path for path in beside if path.is_dir()), None)
-    if place is None:
-        raise Unavailable(
-            f"validation images beside {root}", ", ".join(map(str, beside)), "put them there, in a folder per class"
-        )
+    place = root if train else imagenet.beside(root)
     dataset = imagenet.folder(place, transform)
     return dataset, imagenet.origin_of(place, dataset)
 

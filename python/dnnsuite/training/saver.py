@@ -155,50 +155,64 @@ def refuse_array(path: Path, state: State) -> None:
         )
 
 
-class Saver:
-    """Checkpoints of a run of one model.
+class _Savers:
+    """What savers of one model and of an array have in common.
 
     Attributes:
         changed: differences when the run was resumed, as sentences by name.
 
     Args:
+        experiments: those of each model.
         folder: directory of the run; None in processes that write nothing.
     """
 
-    def __init__(self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None) -> None:
-        self._experiment, self._stepper = experiment, stepper
-        self._processes, self._folder = processes, folder
+    def __init__(self, experiments: Sequence[Experiment], folder: Path | None) -> None:
+        self._experiments, self._folder = experiments, folder
         self.changed: dict[str, str] = {}
 
     @cached_property
-    def _identity(self) -> Identity:
-        return self._experiment.whole_identity({})
+    def _identities(self) -> list[Identity]:
+        arrays: dict[int, Any] = {}
+        return [each.whole_identity(arrays) for each in self._experiments]
 
     @property
     def unknown(self) -> list[str]:
         """Values that decide the numbers and cannot be compared when the run is resumed."""
-        return self._identity.unknown
+        return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
 
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
-        path = self._folder / CHECKPOINT if self._folder else None
+        path = self._of_model(model, CHECKPOINT)
         return path if path is not None and path.is_file() else None
+
+    def _of_model(self, model: int, name: str) -> Path | None:
+        return self._folder / name if self._folder else None
+
+    def _place_of(self, model: int, at: Position, totals: Sequence[float], random: Sequence[State]) -> State:
+        """Return what a checkpoint of one model has beside the model's own state."""
+        return {
+            "random": random,
+            "position": at.of_model(model),
+            "totals": list(totals),
+            "identity": self._identities[model].to_dict(),
+            "changed": dict(self.changed),
+        }
+
+
+class Saver(_Savers):
+    """Checkpoints of a run of one model."""
+
+    def __init__(self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None) -> None:
+        super().__init__([experiment], folder)
+        self._stepper, self._processes = stepper, processes
 
     def save(self, at: Position, totals: Sequence[Sequence[float]]) -> None:
         """Write the checkpoint; every process takes part."""
         own = self._processes.total(totals[0])
         random = self._processes.gathered(random_state(self._processes.device))
         state: State = self._stepper.state()
-        if self._folder is None:
-            return
-        state |= {
-            "random": random,
-            "position": at.of_model(0),
-            "totals": own,
-            "identity": self._identity.to_dict(),
-            "changed": dict(self.changed),
-        }
-        save_checkpoint(self._folder / CHECKPOINT, state)
+        if self._folder is not None:
+            save_checkpoint(self._folder / CHECKPOINT, state | self._place_of(0, at, own, random))
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
         """Write the model to its own file, as the best so far; every process takes part."""
@@ -214,7 +228,7 @@ class Saver:
         """
         refuse_array(path, state)
         check_fits(path, state, self._stepper.model)
-        new = check_same(path, state["identity"], self._identity, allowed)
+        new = check_same(path, state["identity"], self._identities[0], allowed)
         self.changed = dict(state.get("changed", {})) | new
         at = Position.from_state(state["position"])
         self._stepper.load(state, _losses(at) if new.keys() - _OF_STATE else None)
@@ -222,11 +236,11 @@ class Saver:
         if own < len(state["random"]):
             set_random_state(state["random"][own], self._processes.device)
         else:
-            seed_all(self._experiment.seed + own + at.step)
+            seed_all(self._experiments[0].seed + own + at.step)
         return at, [mine if self._processes.first else [0.0] * len(mine)]
 
 
-class ArraySaver:
+class ArraySaver(_Savers):
     """Checkpoints of an array: one of all models, to continue from, and one of each model, as its own run writes.
 
     Attributes:
@@ -242,26 +256,9 @@ class ArraySaver:
         device: torch.device,
         folder: Path | None,
     ) -> None:
-        self._experiment, self._stepper = experiment, stepper
-        self._device, self._folder = device, folder
+        super().__init__(experiment.experiments, folder)
+        self._stepper, self._device, self.alone = stepper, device, alone
         self.ended: dict[int, str] = {}
-        self.alone = alone
-        self.changed: dict[str, str] = {}
-
-    @cached_property
-    def _identities(self) -> list[Identity]:
-        arrays: dict[int, Any] = {}
-        return [each.whole_identity(arrays) for each in self._experiment.experiments]
-
-    @property
-    def unknown(self) -> list[str]:
-        """Values that decide the numbers and cannot be compared when the run is resumed."""
-        return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
-
-    def last(self, model: int) -> Path | None:
-        """Return the last checkpoint that was written of a model."""
-        path = self._of_model(model, CHECKPOINT)
-        return path if path is not None and path.is_file() else None
 
     def _of_model(self, model: int, name: str) -> Path | None:
         return self._folder / MODELS_FOLDER / str(model) / name if self._folder else None
@@ -283,15 +280,8 @@ class ArraySaver:
             "changed": dict(self.changed),
         }
         for slot, model in enumerate(self._stepper.numbers):
-            own: State = {
-                **self._stepper.model_state(slot),
-                "random": random,
-                "position": at.of_model(model),
-                "totals": list(totals[slot]),
-                "identity": self._identities[model].to_dict(),
-                "changed": dict(self.changed),
-            }
-            self._write(model, CHECKPOINT, own)
+            own = self._place_of(model, at, totals[slot], random)
+            self._write(model, CHECKPOINT, self._stepper.model_state(slot) | own)
         save_checkpoint(self._folder / CHECKPOINT, state)  # last: it says that the others are of this moment
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
@@ -316,9 +306,10 @@ class ArraySaver:
             BadCheckpoint: it is of one model, or of another one. InvalidArgument: it was made with other settings than
                 those `allowed`.
         """
+        now = self._experiments
         if "members" not in state:
-            raise BadCheckpoint(f"{path} is of one model, not of an array of {self._experiment.B}: leave out --vary")
-        then, now = state["identity"]["models"], self._experiment.experiments
+            raise BadCheckpoint(f"{path} is of one model, not of an array of {len(now)}: leave out --vary")
+        then = state["identity"]["models"]
         if len(then) != len(now):
             raise BadCheckpoint(f"{path} is of an array of {len(then)} models, and this one has {len(now)}")
         self.changed = dict(state.get("changed", {}))

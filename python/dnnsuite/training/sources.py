@@ -108,7 +108,6 @@ class AugmentedPictures:
         return self._drawn[1]
 
 
-_VALIDATION = ("val", "valid", "validation", "test")
 _SIZE = 224
 _RESIZE = 256 / 224  # of the shorter side, to the side of the middle that is taken from it
 
@@ -224,14 +223,7 @@ class _First:
 
 def _folders(train_folder: Path, settings: Settings) -> Data:
     """train/ and its neighbour for validation, as ImageNet is kept."""
-    beside = [train_folder.parent / name for name in _VALIDATION]
-    valid_folder = next((path for path in beside if path.is_dir()), None)
-    if valid_folder is None:
-        raise Unavailable(
-            f"validation images beside {train_folder}",
-            ", ".join(str(path) for path in beside),
-            "put them there, in a folder per class",
-        )
+    valid_folder = imagenet.beside(train_folder)
     size = settings.image_size or _SIZE
     train = imagenet.folder(train_folder, imagenet.augmented(size, normalized=True))
     valid = imagenet.folder(valid_folder, _centred(size))
