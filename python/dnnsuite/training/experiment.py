@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
 from .._runs.identity import Identity, identity_of
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, check_choice
 from ..models import ResNet50
 from .lines import LINES
 from .loading import Order
@@ -138,13 +138,8 @@ class Experiment:
         for name in ("epochs", "batch_size", "valid_batch_size", "log_every"):
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
-        if self.precision not in _PRECISIONS:
-            hint = did_you_mean(self.precision, _PRECISIONS)
-            raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}{hint}")
-        if self.lines not in LINES:
-            raise InvalidArgument(
-                f"lines {self.lines!r}; accepted: {', '.join(LINES)}{did_you_mean(self.lines, LINES)}"
-            )
+        check_choice("precision", self.precision, _PRECISIONS)
+        check_choice("lines", self.lines, LINES)
         for part in ("train", "valid"):
             if not len(getattr(self.data, part)):
                 raise InvalidArgument(f"{self.data.source} has no samples in its {part} part")

@@ -22,7 +22,7 @@ from .._runs.turns import FEWEST_PAIRS, Block, Goal, Known, Rounds
 from .._runs.turns_here import take_turns_here
 from .._shown import interval, number, ratio
 from .._torch_threads import torch_threads
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, check_choice
 from .experiment import Experiment, experiment_of
 from .history import save_rows
 from .job import experiment_of_job, optimised_job
@@ -209,8 +209,7 @@ def _continued(before: Blocks, ready: Sequence[Rung], goal: Goal) -> Rounds[str]
 
 def _check(rungs: Sequence[str], rounds: int, steps: int) -> None:
     for name in rungs:
-        if name not in RUNGS:
-            raise InvalidArgument(f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}{did_you_mean(name, RUNGS)}")
+        check_choice("unknown rung", name, RUNGS)
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < FEWEST_PAIRS or steps < 1:

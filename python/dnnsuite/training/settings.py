@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import jobs
 from .._runs.words import truth
-from ..errors import Error, InvalidArgument, Unavailable, did_you_mean, reason, some_of
+from ..errors import Error, InvalidArgument, Unavailable, check_choice, did_you_mean, reason, some_of
 
 MODELS = ("resnet50",)
 SCHEDULES = ("plateau", "constant", "tbd-pytorch", "tbd-tf2")
@@ -197,10 +197,8 @@ def _number(key: str, value: Any, kind: type) -> Any:
 def _check(key: str, value: Any, limits: Mapping[str, Any]) -> None:
     if "at_least" in limits and value < limits["at_least"]:
         raise InvalidArgument(f"{key} is {value}: must be at least {limits['at_least']}")
-    if "among" in limits and value not in limits["among"]:
-        raise InvalidArgument(
-            f"{key} is {value!r}; accepted: {', '.join(limits['among'])}{did_you_mean(value, limits['among'])}"
-        )
+    if "among" in limits:
+        check_choice(f"{key} is", value, limits["among"])
     if "size" in limits and len(value) != limits["size"]:
         raise InvalidArgument(f"{key} has {len(value)} numbers; it takes {limits['size']}")
 

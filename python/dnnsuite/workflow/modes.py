@@ -164,8 +164,8 @@ class Mode:
     Attributes:
         name: name in commands and tables.
         description: one line about the mode.
-        processes: function from B to the number of worker processes.
-        width: function from B to the number of models in the fused array of each process; 0 means plain torch.
+        separate: True for a worker process for each model, False for one of all.
+        fused: True for a fused array of the models of each process, False for plain torch.
         place: functions by device, each from the number of processes to a context manager that yields the environment
             of each process and restores the device.
         unavailable: function from a device to the reason why the mode cannot be used there, or None.
@@ -175,30 +175,26 @@ class Mode:
 
     name: str
     description: str
-    processes: Callable[[int], int]
-    width: Callable[[int], int]
+    separate: bool
+    fused: bool
     place: dict[str, Placement]
     unavailable: Callable[[str], str | None]
     limit_B: int | None = None
     changes_machine: bool = False
+
+    def processes(self, B: int) -> int:
+        """Return the number of worker processes for B models."""
+        return B if self.separate else 1
+
+    def width(self, B: int) -> int:
+        """Return the number of models in the fused array of each process; 0 means plain torch."""
+        return B if self.fused else 0
 
 
 @contextmanager
 def _nothing(n: int) -> Iterator[list[Environment]]:
     """Context manager for a device that needs no preparation."""
     yield [{} for _ in range(n)]
-
-
-def _one(B: int) -> int:
-    return 1
-
-
-def _all(B: int) -> int:
-    return B
-
-
-def _plain(B: int) -> int:
-    return 0
 
 
 def _anywhere(device: str) -> str | None:
@@ -210,13 +206,13 @@ _SHARED: dict[str, Placement] = {"cpu": _nothing, "cuda": whole_gpu}
 _KNOWN = {
     mode.name: mode
     for mode in (
-        Mode("serial", "one plain model, one process", _one, _plain, _SHARED, _anywhere, limit_B=1),
-        Mode("concurrent", "B plain models, a process each", _all, _plain, _SHARED, _anywhere),
-        Mode("mps", "concurrent, through NVIDIA's MPS daemon", _all, _plain, {"cuda": mps_daemon},
+        Mode("serial", "one plain model, one process", False, False, _SHARED, _anywhere, limit_B=1),
+        Mode("concurrent", "B plain models, a process each", True, False, _SHARED, _anywhere),
+        Mode("mps", "concurrent, through NVIDIA's MPS daemon", True, False, {"cuda": mps_daemon},
              mps_unavailable, changes_machine=True),
-        Mode("mig", "concurrent, each on a MIG instance of its own", _all, _plain, {"cuda": mig_instances},
+        Mode("mig", "concurrent, each on a MIG instance of its own", True, False, {"cuda": mig_instances},
              mig_unavailable, limit_B=MIG_LIMIT, changes_machine=True),
-        Mode("hfta", "one array of B models, one process", _one, _all, _SHARED, _anywhere),
+        Mode("hfta", "one array of B models, one process", False, True, _SHARED, _anywhere),
     )
 }  # fmt: skip
 MODES: dict[str, Mode] = {name: _KNOWN[name] for name in NAMES}

@@ -21,7 +21,7 @@ from typing import Any
 from ..._lazy import functional as F
 from ..._lazy import torch
 from ..._seeds import seed_all
-from ...data import tokens
+from ...data import words
 from ...data.batches import ArrayBatches, WholeBatch
 from .._job import JobConfig
 from ..declared_job import declare
@@ -47,12 +47,12 @@ def attention_flops(options: Values) -> float:
 
 def text(config: JobConfig, options: Values) -> ArrayBatches:
     """Windows of tokens `[N, L]` and the tokens after each of them."""
-    whole = tokens.load(config.data, config.dataroot, options["vocab"])
-    return tokens.windows(whole, options["length"], config.batch_size, config.data_seed)
+    whole = words.load_tokens(config.data, config.dataroot, options["vocab"])
+    return words.windows(whole, options["length"], config.batch_size, config.data_seed)
 
 
 def held_out_text(config: JobConfig, options: Values) -> WholeBatch:
-    return tokens.held_out(tokens.load(config.data, config.dataroot, options["vocab"]), options["length"])
+    return words.held_out(words.load_tokens(config.data, config.dataroot, options["vocab"]), options["length"])
 
 
 def loss(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
@@ -256,7 +256,7 @@ def _pages(options: Values) -> Any:
 
 
 def source_code(config: JobConfig, options: Values) -> ArrayBatches:
-    return tokens.windows(tokens.modules(), options["length"], config.batch_size, config.data_seed)
+    return words.windows(words.modules(), options["length"], config.batch_size, config.data_seed)
 
 
 def gain(model: Any, tokens: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
@@ -290,7 +290,7 @@ declare(
         model=lora,
         data=source_code,
         loss=loss,
-        held_out=lambda config, options: tokens.held_out(tokens.modules(), options["length"]),
+        held_out=lambda config, options: words.held_out(words.modules(), options["length"]),
         metric=Metric("bits better than the base", gain, "more", {"quick": 0.15, "default": 0.15}, batches=1),
         optimizer=Made("AdamW", {"lr": "lr", "weight_decay": 0.0}),
         hyper={"lr": 1e-2},
