@@ -285,7 +285,7 @@ class Place:
 
     def engine(self, **parts: Any) -> Engine:
         """Return the loop of the sweep out of its parts."""
-        return self._kind(**parts, **({} if self._board is None else {"board": self._board}))
+        return self._kind(**(parts if self._board is None else {**parts, "board": self._board}))
 
 
 @contextmanager
