@@ -241,7 +241,7 @@ class Place:
         asked: identity of the sweep, and names of parts that may differ when it is resumed.
         board: board of the processes that share the directory, which is known to be the sweep's.
         changed: what differs in a shared directory.
-        kind: engine of this process.
+        kind: engine of this process; None for that of one alone.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Place:
         asked: Asked,
         board: Board | None = None,
         changed: Mapping[str, str] | None = None,
-        kind: type[Engine] = Engine,
+        kind: type[Engine] | None = None,
     ) -> None:
         self._folder, self._asked, self._board, self._changed, self._kind = folder, asked, board, changed, kind
         self.began = False  # True once the directory is this sweep's, of this process alone
@@ -285,7 +285,7 @@ class Place:
 
     def engine(self, **parts: Any) -> Engine:
         """Return the loop of the sweep out of its parts."""
-        return self._kind(**(parts if self._board is None else {**parts, "board": self._board}))
+        return (self._kind or Engine)(**(parts if self._board is None else {**parts, "board": self._board}))
 
 
 @contextmanager
