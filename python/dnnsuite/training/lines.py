@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a run tells of itself: its log, lines about its steps and epochs, and the machine's load.
+"""Output of a run about itself: its log, lines about its steps and epochs, and the machine's load.
 
 The lines are in the form of SC20's tutorial or of TBD's two versions. They are in train.log and on the screen, which
 has a bar with the time left on a terminal. The load is in `monitor.csv`, which a resumed run continues.

@@ -156,7 +156,7 @@ def refuse_array(path: Path, state: State) -> None:
 
 
 class _Savers:
-    """What savers of one model and of an array have in common.
+    """Base of the savers of one model and of an array.
 
     Attributes:
         changed: differences when the run was resumed, as sentences by name.

@@ -240,7 +240,7 @@ class Place:
     Args:
         asked: identity of the sweep, and names of parts that may differ when it is resumed.
         board: board of the processes that share the directory, which is known to be the sweep's.
-        changed: what differs in a shared directory.
+        changed: differences of a shared directory when it was joined, as sentences by name.
         kind: engine of this process; None for that of one alone.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep takes, of a declared workload: models, batches, held-out samples, loss, optimizer and schedule, with the
+"""Parts of a sweep, from a declared workload: models, batches, held-out samples, loss, optimizer and schedule, with the
 spaces that ship, those of HFHT's two examples, MobileNet and PointNet; and of LoRA on a language model in a folder,
 with texts in a file.
 """
