@@ -8,7 +8,7 @@ import pytest
 from dnnsuite._files import read_json
 from dnnsuite.errors import Error, InvalidArgument, Unavailable, did_you_mean, reason
 from dnnsuite.suites.jobs_file import read_jobs_file
-from dnnsuite.tuning.jobs_space import read_space
+from dnnsuite.tuning.job import read_space
 
 
 @pytest.mark.parametrize(

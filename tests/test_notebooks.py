@@ -14,9 +14,8 @@ from command_line import status
 from dnnsuite import jobs
 from dnnsuite._runs.record import Metric
 from dnnsuite.jobs import trajectories
-from dnnsuite.workflow.convergence import outputs as convergence
-from dnnsuite.workflow.convergence.plan import WAYS
-from dnnsuite.workflow.convergence.settings import resolve
+from dnnsuite.workflow.convergence import verdict as judged
+from dnnsuite.workflow.convergence.plan import WAYS, resolve
 from dnnsuite.workflow.convergence.verdict import Ways, judge
 from result_tables import a_record, write_record
 
@@ -154,7 +153,7 @@ def test_convergence_of_results_made_just_now(run: Run, tmp_path: Path) -> None:
     found = {way: trajectories.train("blobs", config, way, 4, 4) for way in WAYS}
     ways = {name: Ways(*(getattr(found[way], name) for way in WAYS)) for name in ("losses", "end")}
     verdict = judge(ways["losses"], found["serial"].start, ways["end"], None, "fp32", settings.smooth)
-    convergence.write_outputs(tmp_path, settings, {way: vars(found[way]) for way in WAYS}, verdict)
+    judged.write_outputs(tmp_path, settings, {way: vars(found[way]) for way in WAYS}, verdict)
     text, figures = run("convergence", tmp_path)
     assert figures == 2
     assert f"{tmp_path.name}: 4 iterations of 2 models, learning rates 0.1, 0.01" in text

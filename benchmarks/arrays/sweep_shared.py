@@ -42,9 +42,9 @@ from dnnsuite._runs.reading import read_trials
 from dnnsuite.tuning import LogUniform, Random
 from dnnsuite.tuning.algorithms import Decision, Setting
 from dnnsuite.tuning.board import Board
+from dnnsuite.tuning.devices import shared_place
 from dnnsuite.tuning.goal import Goal
 from dnnsuite.tuning.journal import FileJournal, Journal, TableJournal, database_of
-from dnnsuite.tuning.place import shared_place
 from dnnsuite.tuning.shared import CLAIMED_S, TOGETHER_S
 from dnnsuite.tuning.trial import Trial
 

@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from dnnsuite import training
-from dnnsuite.training.log import Log
+from dnnsuite.training.lines import Log
 from dnnsuite.training.loop import Loop
 from dnnsuite.training.processes import Processes
 

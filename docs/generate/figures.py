@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from dnnsuite import plots, results
 from dnnsuite.plots._style import BLUE, GREEN, PURPLE, VERMILION
-from dnnsuite.workflow import partial
+from dnnsuite.workflow import modes
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "notebooks/data"
@@ -105,7 +105,7 @@ def throughput() -> Figure:
 def partial_fusion() -> Figure:
     """Draw throughput over the number of units left unfused."""
     summary = results.summarize(results.load(SAMPLES / "partial-resnet"))
-    return plots.partially_fused(partial.table_of(summary), _axes())
+    return plots.partially_fused(modes.unfused_table(summary), _axes())
 
 
 def convergence() -> Figure:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnsuite.data import _cache
+from dnnsuite.data import _origin
 
 
 class Entry:
@@ -30,7 +30,7 @@ class Entry:
         return value
 
     def get(self) -> str:
-        return _cache.cached("entry", self.build, self.write, self.read)
+        return _origin.cached("entry", self.build, self.write, self.read)
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def leftovers(root: Path) -> list[str]:
 def test_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DNNSUITE_CACHE", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")
-    assert _cache.cache_folder() == Path("/home/someone/.cache/dnnsuite")
+    assert _origin.cache_folder() == Path("/home/someone/.cache/dnnsuite")
     monkeypatch.setenv("DNNSUITE_CACHE", "/own")
-    assert _cache.cache_folder() == Path("/own")
+    assert _origin.cache_folder() == Path("/own")
 
 
 def test_second_time_is_read(root: Path) -> None:
@@ -97,5 +97,5 @@ def test_error_of_the_builder_is_passed_on(root: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        _cache.cached("entry", build, Entry.write, Entry.read)
+        _origin.cached("entry", build, Entry.write, Entry.read)
     assert not (root / "entry").exists()

@@ -5,8 +5,7 @@ import multiprocessing
 import pytest
 import torch
 
-from dnnsuite.data.endless import EndlessLoader
-from dnnsuite.data.order import Order
+from dnnsuite.data.batches import EndlessLoader, Order
 from dnnsuite.errors import InvalidArgument
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnnsuite.data import mlm, text
+from dnnsuite.data import text
 from dnnsuite.errors import InvalidArgument
 
 SPECIALS = tuple(range(len(text.SPECIALS)))
@@ -43,7 +43,7 @@ def test_rule_holds_for_any_text(
     generator = np.random.default_rng(seed)
     tokens = generator.integers(len(SPECIALS), 50, batch_size * seq_len * 3)
     tokens[generator.random(len(tokens)) < special_share] = text.SEP_ID
-    data = mlm.masked(corpus_of(tokens, 50), batch_size, seq_len, seed, fraction)
+    data = text.masked(corpus_of(tokens, 50), batch_size, seq_len, seed, fraction)
     inputs, positions, targets = data.batch(number)
     chosen = max(1, round(fraction * seq_len))
     assert inputs.shape == (batch_size, seq_len)
@@ -53,7 +53,7 @@ def test_rule_holds_for_any_text(
     assert 0 <= int(positions.min()) <= int(positions.max()) < seq_len
 
     # With the targets put back each row is a sequence of the text: all else was untouched.
-    trained = targets != mlm.IGNORE
+    trained = targets != text.IGNORE
     restored = inputs.scatter(1, positions, torch.where(trained, targets, inputs.gather(1, positions)))
     rows = {row.tobytes() for row in tokens.reshape(-1, seq_len)}
     assert all(row.tobytes() in rows for row in restored.numpy())
@@ -67,7 +67,7 @@ def test_rule_holds_for_any_text(
 
 
 def test_shares_are_those_of_bert(corpus: text.Corpus) -> None:
-    data = mlm.masked(corpus, 32, 32, seed=6)
+    data = text.masked(corpus, 32, 32, seed=6)
     chosen = data.batch(0)[1].shape[1]
     assert chosen == 5  # round(0.15 · 32)
     masked = kept = total = 0
@@ -93,18 +93,18 @@ def test_shares_are_those_of_bert(corpus: text.Corpus) -> None:
 
 
 def test_batch_depends_on_seed_and_number_alone(corpus: text.Corpus) -> None:
-    one, other = mlm.masked(corpus, seed=7), mlm.masked(corpus, seed=7)
+    one, other = text.masked(corpus, seed=7), text.masked(corpus, seed=7)
     epoch = 131_072 // 32 // 32
     last = 2 * epoch + 1
     expected = [one.batch(i) for i in range(last + 1)]
     for i in (last, 0, epoch, 3):  # another order, over epochs
         assert all(torch.equal(a, b) for a, b in zip(expected[i], other.batch(i), strict=True))
-    assert not torch.equal(one.batch(0)[0], mlm.masked(corpus, seed=8).batch(0)[0])
+    assert not torch.equal(one.batch(0)[0], text.masked(corpus, seed=8).batch(0)[0])
 
 
 def test_batch_is_the_same_everywhere() -> None:
     """Numbers written down once: other machines and other versions of torch give the same batches."""
-    data = mlm.masked(corpus_of(np.arange(5, 5 + 64), 100), 2, 8, seed=11, masked_fraction=0.25)
+    data = text.masked(corpus_of(np.arange(5, 5 + 64), 100), 2, 8, seed=11, masked_fraction=0.25)
     inputs, positions, targets = data.batch(9)
     assert inputs.tolist() == INPUTS
     assert positions.tolist() == POSITIONS
@@ -113,7 +113,7 @@ def test_batch_is_the_same_everywhere() -> None:
 
 def test_epoch_takes_each_sequence_once_in_a_new_order() -> None:
     tokens = np.arange(5, 5 + 30 * 4)
-    data = mlm.masked(corpus_of(tokens, 200), 3, 4, seed=1)
+    data = text.masked(corpus_of(tokens, 200), 3, 4, seed=1)
     epochs = []
     for epoch in range(2):
         batches = [data.batch(epoch * 10 + i) for i in range(10)]
@@ -124,7 +124,7 @@ def test_epoch_takes_each_sequence_once_in_a_new_order() -> None:
 
 
 def test_a_batch_may_be_changed_by_its_user(corpus: text.Corpus) -> None:
-    data = mlm.masked(corpus)
+    data = text.masked(corpus)
     before = data.batch(0)[0]
     data.batch(0)[0].zero_()
     assert torch.equal(before, data.batch(0)[0])
@@ -142,9 +142,9 @@ def test_a_batch_may_be_changed_by_its_user(corpus: text.Corpus) -> None:
 )
 def test_refused(corpus: text.Corpus, arguments: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        mlm.masked(corpus, **arguments)  # type: ignore[arg-type]
+        text.masked(corpus, **arguments)  # type: ignore[arg-type]
 
 
 def test_negative_batch(corpus: text.Corpus) -> None:
     with pytest.raises(InvalidArgument, match="batch -1"):
-        mlm.masked(corpus).batch(-1)
+        text.masked(corpus).batch(-1)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.data.order import Order
+from dnnsuite.data.batches import Order
 from dnnsuite.errors import InvalidArgument
 
 

@@ -13,20 +13,18 @@ import pytest
 
 from dnnsuite.data import (
     cifar,
-    crops,
     detection,
     imagenet,
     mnist,
+    photographs,
+    point_clouds,
     ratings,
-    shapenet,
-    small_images,
     super_resolution,
     translation,
     words,
 )
-from dnnsuite.data._fakes import FAKES
 from dnnsuite.data.catalogue import DATA_SETS, Archive, data_set
-from dnnsuite.data.preparing import prepare
+from dnnsuite.data.preparing import FAKES, prepare
 from dnnsuite.errors import BadData, InvalidArgument, Unavailable
 
 COUNTS = {"imagenet": 4, "mnist": 12, "cifar10": 10, "cifar100": 10, "bsds500": 2, "wmt16": 8, "coco": 2, "ml-20m": 75,
@@ -34,15 +32,15 @@ COUNTS = {"imagenet": 4, "mnist": 12, "cifar10": 10, "cifar100": 10, "bsds500": 
 READERS = {
     "imagenet": lambda root: imagenet.pool("real", root, 2, 1, size=32).origin,
     "mnist": lambda root: mnist.load("real", root).origin,
-    "cifar10": lambda root: small_images.load("real", root).origin,
+    "cifar10": lambda root: cifar.load_cifar10("real", root).origin,
     "cifar100": lambda root: cifar.load("real", root).origin,
     "bsds500": lambda root: super_resolution.load("real", root)[2],
     "wmt16": lambda root: translation.load("real", root).origin,
     "coco": lambda root: detection.Coco(detection.find("real", root), lambda boxes, labels: (boxes, labels)).origin,
     "ml-20m": lambda root: ratings.load("real", root).origin,
     "wikitext-2": lambda root: words.load("real", root).origin,
-    "shapenet": lambda root: shapenet.load("real", root).origin,
-    "lsun": lambda root: crops.load("real", root, size=16).origin,
+    "shapenet": lambda root: point_clouds.load_shapes("real", root).origin,
+    "lsun": lambda root: photographs.load_crops("real", root, size=16).origin,
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.data import shapenet
+from dnnsuite.data.point_clouds import SHAPENET_FOLDERS, load_shapes, shape_batches
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 FOLDERS = {"Table": "04379243", "Chair": "03001627", "Cap": "02954340"}
@@ -36,24 +36,24 @@ def root(tmp_path):
 
 
 def test_categories_are_numbered_in_the_order_of_their_names(root):
-    shapes = shapenet.load("auto", root)
+    shapes = load_shapes("auto", root)
     assert len(shapes.points) == 12
     by_folder = {path.parent.parent.name: label for path, label in zip(shapes.points, shapes.labels, strict=True)}
     assert by_folder == {FOLDERS["Cap"]: 0, FOLDERS["Chair"]: 1, FOLDERS["Table"]: 2}
     assert shapes.origin.source == "ShapeNet part, train, 3 categories"
-    assert len(shapenet.load("real", root, "test").points) == 6
+    assert len(load_shapes("real", root, "test").points) == 6
 
 
 def test_the_folder_in_the_archive_is_found(root, tmp_path):
     (tmp_path / "above").mkdir()
-    (tmp_path / "above" / shapenet.FOLDERS[1]).symlink_to(root)
-    assert len(shapenet.load("auto", tmp_path / "above", "val").points) == 3
+    (tmp_path / "above" / SHAPENET_FOLDERS[1]).symlink_to(root)
+    assert len(load_shapes("auto", tmp_path / "above", "val").points) == 3
 
 
 def test_clouds_are_drawn_from_their_shapes(root):
     """For testing neither turned nor shaken: each is one of the shape's points, centred and scaled."""
-    shapes = shapenet.load("auto", root, "test", "Chair")
-    points, parts = shapenet.batches(shapes, 64, batch_size=2, seed=1, of_parts=4).batch(0)
+    shapes = load_shapes("auto", root, "test", "Chair")
+    points, parts = shape_batches(shapes, 64, batch_size=2, seed=1, of_parts=4).batch(0)
     assert points.shape == (2, 3, 64)
     assert parts.shape == (2, 64)
     assert torch.allclose(points.mean(2), torch.zeros(2, 3), atol=1e-5)
@@ -67,8 +67,8 @@ def test_clouds_are_drawn_from_their_shapes(root):
 
 
 def test_training_turns_and_shakes_and_follows_the_seed(root):
-    shapes = shapenet.load("auto", root)
-    first, again, other = (shapenet.batches(shapes, 32, batch_size=12, seed=seed).batch(0) for seed in (1, 1, 2))
+    shapes = load_shapes("auto", root)
+    first, again, other = (shape_batches(shapes, 32, batch_size=12, seed=seed).batch(0) for seed in (1, 1, 2))
     assert torch.equal(first[0], again[0])
     assert not torch.equal(first[0], other[0])
     assert sorted(first[1].tolist()) == [0] * 4 + [1] * 4 + [2] * 4
@@ -93,12 +93,12 @@ def test_the_jobs_train_on_it(name, labels, root):
 
 
 def test_nobody_said_where(tmp_path):
-    assert shapenet.load("auto", None) is None
-    assert shapenet.load("synthetic", tmp_path) is None
+    assert load_shapes("auto", None) is None
+    assert load_shapes("synthetic", tmp_path) is None
     with pytest.raises(Unavailable, match="--dataroot DIR"):
-        shapenet.load("real", None)
+        load_shapes("real", None)
     with pytest.raises(InvalidArgument, match=r"has no ShapeNet part; looked for synsetoffset2category\.txt"):
-        shapenet.load("auto", tmp_path)
+        load_shapes("auto", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -117,15 +117,15 @@ def test_nobody_said_where(tmp_path):
 def test_a_damaged_file_is_named(path, text, message, root, recwarn):
     (root / path).write_text(text)
     with pytest.raises(InvalidArgument, match=message):
-        shapenet.batches(shapenet.load("auto", root, category="Chair"), 8, batch_size=4, seed=0, of_parts=4).batch(0)
+        shape_batches(load_shapes("auto", root, category="Chair"), 8, batch_size=4, seed=0, of_parts=4).batch(0)
 
 
 def test_a_missing_file_is_named_before_anything_is_read(root):
     (root / FOLDERS["Chair"] / "points/0002.pts").unlink()
     with pytest.raises(InvalidArgument, match=r"1 files that .* lists are missing, first .*0002.pts"):
-        shapenet.load("auto", root)
+        load_shapes("auto", root)
 
 
 def test_a_category_that_is_none(root):
     with pytest.raises(InvalidArgument, match=r"no category 'Chairs'.*did you mean 'Chair'"):
-        shapenet.load("auto", root, category="Chairs")
+        load_shapes("auto", root, category="Chairs")

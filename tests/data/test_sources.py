@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnsuite.data import _sources
+from dnnsuite.data import text
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 WIKI = """\
@@ -23,7 +23,7 @@ WIKI = """\
 
 
 def test_pydoc_is_the_documentation_of_this_python() -> None:
-    raw = _sources.pydoc()
+    raw = text.pydoc()
     paragraphs = list(raw.paragraphs())
     assert len(paragraphs) > 1000
     assert sum(map(len, paragraphs)) > 300_000
@@ -37,7 +37,7 @@ def test_pydoc_is_the_documentation_of_this_python() -> None:
 def test_python_without_its_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     with pytest.raises(Unavailable, match=r"pydoc_data\.topics.*WikiText"):
-        _sources.pydoc()
+        text.pydoc()
 
 
 @pytest.mark.parametrize(
@@ -53,23 +53,23 @@ def test_python_without_its_documentation(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_clean_wikitext(line: str, paragraph: str) -> None:
-    assert _sources.clean_wikitext(line) == paragraph
+    assert text.clean_wikitext(line) == paragraph
 
 
 @given(st.text() | st.text("= @,.-a\t"))
 def test_clean_text_is_one_line_without_unknowns(line: str) -> None:
-    paragraph = _sources.clean_wikitext(line)
+    paragraph = text.clean_wikitext(line)
     assert paragraph == paragraph.strip()
     assert "<unk>" not in paragraph
     assert len(paragraph) <= len(line.strip())
 
 
 @pytest.mark.parametrize("folder", [".", "wikitext-2", "wikitext-103-raw-v1"])
-@pytest.mark.parametrize("name", _sources.WIKITEXT_FILES)
+@pytest.mark.parametrize("name", text.WIKITEXT_FILES)
 def test_wikitext_is_found_by_its_names(tmp_path: Path, folder: str, name: str) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)
     (tmp_path / folder / name).write_text(WIKI, encoding="utf-8")
-    raw = _sources.wikitext(tmp_path)
+    raw = text.wikitext(tmp_path)
     assert list(raw.paragraphs()) == [
         "Valkyria Chronicles III",
         "It has 1,000 [UNK] and a pre-war 2.5 .",
@@ -83,13 +83,13 @@ def test_wikitext_is_found_by_its_names(tmp_path: Path, folder: str, name: str) 
 def test_absent_wikitext_says_what_was_looked_for(tmp_path: Path) -> None:
     (tmp_path / "wiki.valid.tokens").write_text(WIKI)
     with pytest.raises(InvalidArgument, match=r"has no WikiText file.*wiki\.train\.tokens.*wikitext-103") as caught:
-        _sources.wikitext(tmp_path)
+        text.wikitext(tmp_path)
     assert str(tmp_path) in str(caught.value)
     with pytest.raises(InvalidArgument, match="is not a folder"):
-        _sources.wikitext(tmp_path / "absent")
+        text.wikitext(tmp_path / "absent")
 
 
 def test_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_bytes(b"\xff\xfe\x00 latin \xe9")
     with pytest.raises(InvalidArgument, match=r"train\.txt is not UTF-8"):
-        list(_sources.wikitext(tmp_path).paragraphs())
+        list(text.wikitext(tmp_path).paragraphs())

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders
 
-from dnnsuite.data import _sources, text
+from dnnsuite.data import text
 from dnnsuite.errors import InvalidArgument, Unavailable
 
 SENTENCE = " The quick brown fox <unk> jumps over the lazy dog , for the {i} th time . \n"
@@ -127,7 +127,7 @@ def test_empty_text(tmp_path: Path) -> None:
 def test_tokens_are_the_text(paragraphs: list[str]) -> None:
     """Bytes are the alphabet, so nothing is unknown, nothing is lost, and each paragraph ends with [SEP]."""
     assume(not any(special in paragraph for paragraph in paragraphs for special in text.SPECIALS))
-    raw = _sources.RawText("test", "none", "", lambda: iter(paragraphs))
+    raw = text.RawText("test", "none", "", lambda: iter(paragraphs))
     corpus = text.tokenise(raw, 300, "0")
     ends = np.flatnonzero(corpus.tokens == text.SEP_ID)
     rows = np.split(corpus.tokens, ends + 1)

@@ -9,7 +9,7 @@ import pytest
 from tfrecord import example_pb2, reader, writer
 
 from dnnsuite.data import tfrecord
-from dnnsuite.data._crc32c import crc32c
+from dnnsuite.data.tfrecord import crc32c
 from dnnsuite.errors import InvalidArgument
 
 EXAMPLE = {

@@ -5,7 +5,7 @@ import torch
 from dnnsuite import jobs
 from dnnsuite.data import games
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs.cart import standardized_returns
+from dnnsuite.jobs.reinforcement import standardized_returns
 
 
 def made(update_every=100, **settings):

@@ -7,7 +7,7 @@ from PIL import Image
 
 from dnnsuite.data import photographs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs.fast_style import style_image
+from dnnsuite.jobs.photographs import style_image
 from job_runs import losses, make, parameters
 
 SMALL = {"data": "synthetic", "image_size": 16, "style_size": 16}

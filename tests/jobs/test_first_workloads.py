@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dnnsuite import jobs, models
 from dnnsuite.data import mnist, ratings, super_resolution
-from dnnsuite.data.order import Order
+from dnnsuite.data.batches import Order
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.models.neumf import NeuMF
 from dnnsuite.suites.mila import unit_of

@@ -10,7 +10,7 @@ from PIL import Image
 
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs.imagenet_resnet50 import Images
+from dnnsuite.jobs.imagenet import images
 
 SMALL = {"width": 2, "image_size": 64, "num_data_workers": 0}
 
@@ -45,7 +45,7 @@ def test_images_come_through_the_loader(tmp_path: Path) -> None:
         assert made.batch(1)[0].shape == (3, 3, 64, 64)
         assert made.provenance()["data"]["classes"] == 2
     asked = jobs.JobConfig(batch_size=2, dataroot=str(tmp_path), data="synthetic")
-    assert Images(asked, made.options).record["source"].startswith("synthetic")
+    assert images(asked, made.options).record["source"].startswith("synthetic")
 
 
 def test_an_array_is_equal_to_models_alone() -> None:

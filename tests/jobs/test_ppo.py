@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dnnsuite.jobs import _ppo
+from dnnsuite.jobs import reinforcement
 
 
 @given(st.integers(0, 2**31), st.integers(1, 7), st.floats(0, 1), st.floats(0, 1))
@@ -18,7 +18,7 @@ def test_returns_are_the_weighted_sum_of_differences(seed, steps, gamma, smoothi
     random = torch.Generator().manual_seed(seed)
     rewards, values = torch.randn(steps, 2, generator=random), torch.randn(steps + 1, 2, generator=random)
     alive = (torch.rand(steps, 2, generator=random) > 0.3).float()
-    found = _ppo.returns(rewards, values, alive, gamma, smoothing)
+    found = reinforcement.returns(rewards, values, alive, gamma, smoothing)
     for e in range(2):
         for t in range(steps):
             total, weight = 0.0, 1.0
@@ -34,7 +34,7 @@ def test_returns_are_the_weighted_sum_of_differences(seed, steps, gamma, smoothi
 def test_loss_by_hand():
     # Two actions with probabilities 0.8 and 0.2; the old policy gave the chosen ones 0.5 and 0.4.
     chances = torch.tensor([[math.log(0.8), math.log(0.2)]] * 2)
-    loss = _ppo.clipped_loss(
+    loss = reinforcement.clipped_loss(
         chances,
         torch.tensor([1.0, 2.0]),
         torch.tensor([0, 1]),
@@ -59,7 +59,7 @@ def test_no_gradient_from_what_is_clipped():
     arguments = (torch.zeros(1), torch.tensor([0]), torch.tensor([0.3]).log(), torch.zeros(1), torch.zeros(1))
     coefficients = {"clip": 0.1, "value": 0.25, "entropy": 0.0}
     # The ratio is 0.5 / 0.3: what is good is as much as it may be, what is bad is to be undone.
-    _ppo.clipped_loss(logits.log_softmax(1), *arguments, torch.ones(1), **coefficients).backward()
+    reinforcement.clipped_loss(logits.log_softmax(1), *arguments, torch.ones(1), **coefficients).backward()
     assert not logits.grad.any()
-    _ppo.clipped_loss(logits.log_softmax(1), *arguments, -torch.ones(1), **coefficients).backward()
+    reinforcement.clipped_loss(logits.log_softmax(1), *arguments, -torch.ones(1), **coefficients).backward()
     assert logits.grad[0, 0] > 0

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite.jobs.reordered_sums import ReorderedSums
+from dnnsuite.jobs.trajectories import ReorderedSums
 
 CASES = {
     "mm": lambda: (torch.mm, [(40, 300), (300, 20)]),

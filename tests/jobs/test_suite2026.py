@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dnnsuite import jobs, models
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs import JobConfig
-from dnnsuite.jobs.suite2026 import conformer, detector, dino, grpo, molecules, ppo
+from dnnsuite.jobs import JobConfig, detection, reinforcement
+from dnnsuite.jobs.suite2026 import conformer, dino, graphs, preferences
 from dnnsuite.suites import SUITES
 
 _TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
@@ -340,14 +340,14 @@ def test_a_pole_that_is_pushed_the_way_it_leans_stands_longer() -> None:
         def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, None]:
             return torch.tensor([[0.0, 1.0]]).expand(len(states), 2), None
 
-    (states,) = ppo.starts(JobConfig(), {}).batch(0)
-    assert ppo.episode_length(Leaning(), states) > 150
-    assert ppo.episode_length(Always(), states) < 20
+    (states,) = reinforcement.starts(JobConfig(), {}).batch(0)
+    assert reinforcement.episode_length(Leaning(), states) > 150
+    assert reinforcement.episode_length(Always(), states) < 20
 
 
 def test_answers_are_judged_and_a_wrong_one_is_not_rewarded() -> None:
     tokens = torch.tensor([[3, 1, 2, 10, 1, 2, 3], [3, 1, 2, 10, 1, 3, 2]])
-    assert grpo.right(tokens).tolist() == [1.0, 0.0]
+    assert preferences.right(tokens).tolist() == [1.0, 0.0]
 
 
 def test_answers_of_a_teacher_are_spread_and_neighbours_vote() -> None:
@@ -371,7 +371,7 @@ def test_wrong_symbols_of_answers_are_counted() -> None:
 
 def test_the_label_of_a_graph_needs_its_bonds() -> None:
     options = {"atoms": 12}
-    batch = molecules.graphs(JobConfig(batch_size=16), options).batch(0)
+    batch = graphs.graphs(JobConfig(batch_size=16), options).batch(0)
     _, marks, source, target, there, label = batch
     for i in range(16):
         near: dict[int, set[int]] = {}
@@ -392,7 +392,7 @@ def test_boxes_that_are_found_count_once() -> None:
 
     def judged(boxes: torch.Tensor, kinds: list[int]) -> float:
         logits = torch.nn.functional.one_hot(torch.tensor([kinds]), 3).float()
-        return float(detector.precision(lambda x: (score, logits, boxes), box, there, kind, box))
+        return float(detection.precision(lambda x: (score, logits, boxes), box, there, kind, box))
 
     assert judged(box, [2, 1, 0]) == 1.0
     assert judged(box, [2, 0, 0]) == 0.5  # a wrong class is none

@@ -15,7 +15,7 @@ from dnnsuite.results.monitor import rows_of_monitor
 
 HUNGRY = """
 from dnnsuite import jobs
-from dnnsuite.jobs.toy_reg import *
+from dnnsuite.jobs.first_workloads import *
 
 @jobs.register("hungry")
 class Hungry(jobs.get("toy_reg")):

@@ -25,7 +25,7 @@ from dnnsuite.profiling.throughput_request import Request
 HUNGRY = """
 from dnnsuite import jobs
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.jobs.toy_reg import *
+from dnnsuite.jobs.first_workloads import *
 
 @jobs.register("hungry_throughput")
 class Hungry(jobs.get("toy_reg")):

@@ -11,8 +11,7 @@ from dnnsuite import jobs
 from dnnsuite._runs.failures import FINAL, NotTraining, classify
 from dnnsuite.data.batches import BatchesInTurn
 from dnnsuite.jobs import JobConfig, Made, Preset, Workload
-from dnnsuite.suites._does_train import check_training, fingerprints
-from dnnsuite.suites._method import observe
+from dnnsuite.suites._method import check_training, fingerprints, observe
 
 
 def points(config: JobConfig, options: Any) -> BatchesInTurn:

@@ -2,7 +2,7 @@
 import torch
 
 from dnnsuite import jobs
-from dnnsuite.suites._environment import environment, hashes
+from dnnsuite.suites._method import environment, hashes
 
 
 def test_hashes_tell_experiments_apart_and_not_copies() -> None:

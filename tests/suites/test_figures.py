@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnsuite._runs.rates import Sample
-from dnnsuite.suites._figures import figures, samples
-from dnnsuite.suites._method import Observations
+from dnnsuite.suites._method import Observations, figures, samples
 
 
 def observations(seconds, number=2, skip=2, wait=0.25):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-from dnnsuite.suites._flags import flags_of, settings_of
+from dnnsuite.suites.entry import flags_of, settings_of
 
 DEFAULTS = {
     "batch_size": 64, "repeat": 30, "number": 5, "lr": 0.1, "image_size": 64, "layers": "256 128", "use_gae": True,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dnnsuite.suites import _seed_format as seed
+from dnnsuite.suites import _records as seed
 from dnnsuite.suites._method import Observations
 
 HEADER = """\

@@ -3,7 +3,7 @@ import pytest
 
 from dnnsuite._C import parse_cpu_list
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.suites._shares import plan_of, seed_of, threads_of, uuids_of
+from dnnsuite.suites._settings import plan_of, seed_of, threads_of, uuids_of
 from pin_machines import machine
 
 

@@ -2,7 +2,7 @@
 import json
 from pathlib import Path
 
-from dnnsuite.suites._summary import write_reports
+from dnnsuite.suites._records import write_reports
 
 
 def read_as_the_original_does(path: Path) -> list[dict]:

@@ -41,7 +41,7 @@ _TAKEN_OVER = ("MKL_NUM_THREADS", "OMP_NUM_THREADS", "PYTHONPATH", *_WAITING)
 _IMPORTED = (
     "torch._dynamo", "torch.utils.data", "dnnsuite._C", "dnnsuite._runs.failures", "dnnsuite._runs.spec",
     "dnnsuite._runs.spec", "dnnsuite.jobs.model_parts", "dnnsuite.nn", "dnnsuite.optim", "dnnsuite.suites.tasks",
-    "dnnsuite.tuning.device_task", "dnnsuite.workflow.device_task", "dnnsuite.workflow.tasks",
+    "dnnsuite.tuning.device_task", "dnnsuite.workflow.sweep", "dnnsuite.workflow.tasks",
 )  # fmt: skip
 _SIZE = 4  # bytes of a number between the processes
 _OWNER = os.getpid()

@@ -10,10 +10,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import ExperimentArray, PerEpoch
 from dnnsuite.training.array_stepper import ArrayStepper
-from dnnsuite.training.order import Share
-from dnnsuite.training.phases import Phases
+from dnnsuite.training.loading import Share
 from dnnsuite.training.processes import Processes
-from dnnsuite.training.stepper import Stepper
+from dnnsuite.training.stepper import Phases, Stepper
 from tiny_arrays import array, members
 
 SHARE = Share(0, list(range(8)), 8, 8)

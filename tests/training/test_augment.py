@@ -3,7 +3,7 @@ import numpy as np
 import torch
 
 from dnnsuite.data import cifar, import_torchvision
-from dnnsuite.training.augment import AugmentedPictures, augment
+from dnnsuite.training.sources import AugmentedPictures, augment
 
 
 def test_each_picture_is_as_torchvision_makes_it():

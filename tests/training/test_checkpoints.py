@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from dnnsuite._files import OutputError
-from dnnsuite.training import BadCheckpoint, checkpoints
-from dnnsuite.training.checkpoints import read_checkpoint, save_checkpoint
+from dnnsuite.training import BadCheckpoint, saver
+from dnnsuite.training.saver import read_checkpoint, save_checkpoint
 
 CPU = torch.device("cpu")
 
@@ -21,15 +21,15 @@ def test_every_generator_goes_on_where_it_was():
         return (torch.rand(3).tolist(), np.random.rand(), np.random.randn(), random.random(), random.gauss(0, 1))
 
     draw()
-    state = checkpoints.random_state(CPU)
+    state = saver.random_state(CPU)
     expected = draw()
-    checkpoints.set_random_state(state, CPU)
+    saver.set_random_state(state, CPU)
     assert draw() == expected
 
 
 def test_a_checkpoint_is_read_without_unpickling_objects(tmp_path):
     path = tmp_path / "c.pt"
-    save_checkpoint(path, {"model": {"w": torch.ones(2)}, "random": checkpoints.random_state(CPU)})
+    save_checkpoint(path, {"model": {"w": torch.ones(2)}, "random": saver.random_state(CPU)})
     state = torch.load(path, weights_only=True)
     assert state["model"]["w"].tolist() == [1, 1]
     torch.save({"format": "dnnsuite training", "model": nn.Linear(1, 1)}, path)
@@ -66,11 +66,11 @@ def test_a_checkpoint_of_another_model_changes_nothing(tmp_path):
     model = nn.Linear(3, 4)
     before = model.weight.clone()
     with pytest.raises(BadCheckpoint, match=r"weight has the shape \[2, 3\], \[4, 3\] in this model"):
-        checkpoints.load_model(path, model)
+        saver.load_model(path, model)
     assert torch.equal(model.weight, before)
     with pytest.raises(BadCheckpoint, match="only the checkpoint has bias"):
-        checkpoints.load_model(path, nn.Linear(3, 2, bias=False))
-    assert checkpoints.load_model(path, nn.Linear(3, 2)).weight.shape == (2, 3)
+        saver.load_model(path, nn.Linear(3, 2, bias=False))
+    assert saver.load_model(path, nn.Linear(3, 2)).weight.shape == (2, 3)
 
 
 @pytest.fixture

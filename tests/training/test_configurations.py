@@ -5,7 +5,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Settings
-from dnnsuite.training.configurations import SHIPPED, configuration, configurations, overrides
+from dnnsuite.training.settings import SHIPPED, configuration, configurations, overrides
 
 # The constructs of the tutorial's file: anchors, merges, tags, a quoted None, comments.
 YAML = """

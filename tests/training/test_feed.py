@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite.training.feed import Feed
+from dnnsuite.training.loading import Feed
 from dnnsuite.training.processes import Processes
 from tiny_arrays import DATA, members
 

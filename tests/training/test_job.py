@@ -17,9 +17,9 @@ from dnnsuite._runs.failures import NotFinite
 from dnnsuite._runs.reading import read_run
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import BadData, Error, InvalidArgument
-from dnnsuite.training.configurations import is_job
 from dnnsuite.training.job import array_of_job, experiment_of_job, values_of_job
-from dnnsuite.training.until import Until, arrivals
+from dnnsuite.training.record import Until, arrivals
+from dnnsuite.training.settings import is_job
 
 TEXT = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16, "length": 16}
 SMALL: dict[str, dict[str, Any]] = {

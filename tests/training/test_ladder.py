@@ -9,7 +9,7 @@ from dnnsuite._runs.turns import Block, take_turns
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Data, Settings, find_data
 from dnnsuite.training.ladder import RUNGS, Rung, climb, of_configuration, of_job, save_ladder, table
-from dnnsuite.training.phases import PHASES
+from dnnsuite.training.stepper import PHASES
 from tiny_training import Points
 
 SETTINGS = Settings(width=1, batch_size=2, data="synthetic", max_train_samples=6, num_data_workers=0)

@@ -7,8 +7,7 @@ import re
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.training.lines import accuracies
-from dnnsuite.training.log import Log
+from dnnsuite.training.lines import Log, accuracies
 from dnnsuite.training.loop import Loop
 from dnnsuite.training.processes import Processes
 from tiny_training import experiment

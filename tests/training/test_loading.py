@@ -13,8 +13,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.training.loading import Loader, LostWorker
-from dnnsuite.training.order import Share
+from dnnsuite.training.loading import Loader, LostWorker, Share
 
 
 class Drawn:

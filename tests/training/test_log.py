@@ -4,7 +4,7 @@ import io
 from rich.console import Console
 
 from dnnsuite._runs.progress import Progress
-from dnnsuite.training.log import Log
+from dnnsuite.training.lines import Log
 
 
 def test_lines_are_in_the_file_and_on_the_screen(tmp_path):

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from dnnsuite._runs.failures import NotFinite
 from dnnsuite.training import Data, ProfileWindow, WarmupPlateau
-from dnnsuite.training.checkpoints import CHECKPOINT, read_checkpoint
-from dnnsuite.training.log import Log
+from dnnsuite.training.lines import Log
 from dnnsuite.training.loop import Loop
 from dnnsuite.training.processes import Processes
+from dnnsuite.training.saver import CHECKPOINT, read_checkpoint
 from tiny_training import Points, experiment, net
 
 

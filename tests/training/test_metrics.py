@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite.training.metrics import TopK
+from dnnsuite.training.experiment import TopK
 
 
 def test_counts_of_a_case_by_hand():

@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import Error
-from dnnsuite.training.models_file import read_models, save_models
+from dnnsuite.training.history import read_models, save_models
 from tiny_arrays import array
 
 

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite.training.order import Order, share_of, validation_batches
+from dnnsuite.training.loading import Order, share_of, validation_batches
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4])

@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.profiler import window
-from dnnsuite.training.phases import PHASES, Phases
+from dnnsuite.training.stepper import PHASES, Phases
 
 
 def step(phases):

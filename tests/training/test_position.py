@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-from dnnsuite.training.position import Position
+from dnnsuite.training.history import Position
 
 ROWS = [{"model": model, "epoch": epoch, "x": 10.0 * epoch + model} for epoch in (1, 2) for model in (0, 1)]
 

@@ -13,11 +13,10 @@ from torch.optim import lr_scheduler as L
 from dnnsuite import results
 from dnnsuite.training import Data, ExperimentArray, PerEpoch, SteppedWarmup, WarmupPlateau, read_metrics, run
 from dnnsuite.training.array_stepper import ArrayStepper
-from dnnsuite.training.order import Share
-from dnnsuite.training.phases import Phases
+from dnnsuite.training.loading import Share
 from dnnsuite.training.processes import Processes
 from dnnsuite.training.schedules import tbd_pytorch, tbd_tf2
-from dnnsuite.training.stepper import Stepper
+from dnnsuite.training.stepper import Phases, Stepper
 from dying_writes import in_child
 from tiny_training import Points, experiment
 

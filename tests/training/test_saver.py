@@ -11,8 +11,7 @@ from dnnsuite import results
 from dnnsuite._runs.failures import NotFinite
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import BadCheckpoint, Data, ExperimentArray, load_model, read_metrics, run
-from dnnsuite.training.checkpoints import read_checkpoint
-from dnnsuite.training.saver import MODELS_FOLDER
+from dnnsuite.training.saver import MODELS_FOLDER, read_checkpoint
 from tiny_arrays import DATA, Spoiled, array, members, net
 
 TIMED = ("seconds/train", "seconds/valid", "minutes", "images_per_s")

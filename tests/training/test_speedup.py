@@ -2,9 +2,9 @@
 import pytest
 import torch
 
-from dnnsuite.training.feed import Feed
+from dnnsuite.training.array_stepper import STEPS, Alone, speedup
+from dnnsuite.training.loading import Feed
 from dnnsuite.training.processes import Processes
-from dnnsuite.training.speedup import STEPS, Alone, speedup
 from tiny_training import experiment
 
 

@@ -3,10 +3,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from dnnsuite.training.order import Share
-from dnnsuite.training.phases import Phases
+from dnnsuite.training.loading import Share
 from dnnsuite.training.processes import Processes
-from dnnsuite.training.stepper import Stepper
+from dnnsuite.training.stepper import Phases, Stepper
 from tiny_training import experiment, net
 
 SHARE = Share(0, list(range(8)), 8, 8)

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 
-from dnnsuite.training.tally import Tally
+from dnnsuite.training.stepper import Tally
 
 
 def found(loss, *counts):

@@ -3,7 +3,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.training import Settings, array_of, data_of, varied
-from dnnsuite.training.vary import vary_of
+from dnnsuite.training.array import vary_of
 
 LR, SEED = "lr=0.05,0.1", "seed=3,4"
 

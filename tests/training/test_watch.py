@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite.results import read_monitor
 from dnnsuite.training import run
-from dnnsuite.training.watch import Watch
+from dnnsuite.training.lines import Watch
 from tiny_training import experiment
 
 

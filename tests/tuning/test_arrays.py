@@ -5,9 +5,8 @@ import torch
 
 from dnnsuite.tuning.arrays import Arrays
 from dnnsuite.tuning.feeds import Feeds
-from dnnsuite.tuning.groups import Width
 from dnnsuite.tuning.recipe import Recipe
-from dnnsuite.tuning.trial import Trial
+from dnnsuite.tuning.trial import Trial, Width
 
 
 def test_a_trial_that_was_trained_elsewhere_brings_its_state(task):

@@ -9,7 +9,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import SuccessiveHalving, place
+from dnnsuite.tuning import SuccessiveHalving, devices
 from dnnsuite.tuning.engine import Engine
 
 CONFIGS = [{"lr": lr, "width": width} for lr in (0.1, 0.01) for width in (3, 4)]
@@ -70,7 +70,7 @@ def test_the_best_model_has_memory_of_its_own():
 
 
 def test_states_on_disk_leave_the_base_out_and_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "Engine", functools.partial(Engine, may_lose_s=0.0))  # each rung is written
+    monkeypatch.setattr(devices, "Engine", functools.partial(Engine, may_lose_s=0.0))  # each rung is written
     halving = {"algorithm": SuccessiveHalving(4, 1, eta=2), "epochs": 4}
     kept = set()
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.batches import arguments_of, side_by_side, stacked
-from dnnsuite.tuning.feeds import Feed
+from dnnsuite.tuning.feeds import Feed, arguments_of, side_by_side, stacked
 
 
 def feed(*batches):

@@ -6,7 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import Error, InvalidArgument
-from dnnsuite.tuning.checks import at_least_1, check_evaluate, check_factory, check_loss, checked_part, sign_of
+from dnnsuite.tuning.goal import at_least_1, check_evaluate, check_factory, check_loss, checked_part, sign_of
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.groups import Group, Groups, values_in
-from dnnsuite.tuning.trial import Trial
+from dnnsuite.tuning.trial import Group, Groups, Trial, values_in
 
 
 class Chosen(torch.nn.Module):

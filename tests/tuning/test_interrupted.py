@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from dnnsuite._runs.interrupts import Interrupted
-from dnnsuite.tuning import place
+from dnnsuite.tuning import devices
 from dnnsuite.tuning.engine import Engine
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
@@ -59,7 +59,7 @@ def test_a_sweep_without_a_directory_says_that_nothing_is_kept():
 
 
 def test_what_a_kill_leaves_is_at_most_as_old_as_the_last_save(tmp_path, monkeypatch):
-    monkeypatch.setattr(place, "Engine", functools.partial(Engine, save_every_s=0.0))
+    monkeypatch.setattr(devices, "Engine", functools.partial(Engine, save_every_s=0.0))
 
     def dies(event):
         if event.kind == "epoch" and event.epoch == 5:
@@ -79,7 +79,7 @@ def test_what_a_kill_leaves_is_at_most_as_old_as_the_last_save(tmp_path, monkeyp
 
 def test_a_kill_at_any_write_of_a_sweep_that_saves_all_the_time(tmp_path, monkeypatch):
     name = "pbt"
-    monkeypatch.setattr(place, "Engine", functools.partial(Engine, save_every_s=0.0))
+    monkeypatch.setattr(devices, "Engine", functools.partial(Engine, save_every_s=0.0))
     whole = run(False, name, **OPTIONS)
     writes = in_child(lambda: run(tmp_path / "counted", name, **OPTIONS))
     for number in range(2, writes + 1, max(1, writes // 2)):

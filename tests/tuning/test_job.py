@@ -10,8 +10,7 @@ from dnnsuite import jobs, sweep
 from dnnsuite._runs.identity import identity_of
 from dnnsuite.data.batches import ArrayBatches
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning.job import JobSweep
-from dnnsuite.tuning.jobs_space import HFHT, read_space, space_of
+from dnnsuite.tuning.job import HFHT, JobSweep, read_space, space_of
 
 OPTIONS = {"points": 16, "width": 16}
 

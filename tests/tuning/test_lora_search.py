@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 
 from dnnsuite.cli.app import main
-from dnnsuite.tuning.lora_search import SPACE
+from dnnsuite.tuning.job import LORA_SPACE as SPACE
 from tiny_adapters import transformers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:FutureWarning")

@@ -7,7 +7,7 @@ import torch
 from rich.console import Console
 
 import dnnsuite
-from dnnsuite.tuning.progress import in_notebook, table_html
+from dnnsuite.tuning.callbacks import in_notebook, table_html
 
 
 def shown(terminal):

@@ -16,7 +16,7 @@ import torch
 import dnnsuite
 from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.tuning import PBT, Choice, LogUniform, Random, place
+from dnnsuite.tuning import PBT, Choice, LogUniform, Random, devices
 from dnnsuite.tuning.engine import Engine
 from dying_writes import in_child
 from small_sweep import ALGORITHMS, run, undisturbed
@@ -160,7 +160,7 @@ def test_values_that_json_has_not_survive_a_resume(tmp_path, task):
 )
 def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, monkeypatch, name, may_lose_s):
     whole = undisturbed(name)
-    monkeypatch.setattr(place, "Engine", functools.partial(Engine, may_lose_s=may_lose_s))
+    monkeypatch.setattr(devices, "Engine", functools.partial(Engine, may_lose_s=may_lose_s))
     writes = in_child(lambda: run(tmp_path / "counted", name))
     for number in range(1, writes + 1, max(1, writes // KILLS)):
         out = tmp_path / str(number)

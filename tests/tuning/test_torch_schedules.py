@@ -10,7 +10,7 @@ from torch.optim import lr_scheduler
 import dnnsuite
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.tuning import Hyperband, LogUniform
-from dnnsuite.tuning.torch_schedules import TorchSchedules
+from dnnsuite.tuning.slots import TorchSchedules
 
 EPOCHS, BATCHES = 3, 4
 BY_BATCH = ("one cycle", "cyclic", "warm-up")

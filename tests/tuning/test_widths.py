@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Number of trials at once: measured, and less where memory has run out."""
 
-from dnnsuite.tuning.groups import Width
+from dnnsuite.tuning.trial import Width
 
 
 def widths(*step_s, small=True):

@@ -2,7 +2,7 @@
 import time
 
 from dnnsuite import timing
-from dnnsuite.workflow.clocks import Clock, CudaClock, HostClock, clock_for
+from dnnsuite.workflow.tasks import Clock, CudaClock, HostClock, clock_for
 
 
 def run(clock: Clock, epochs: int, iters: int, step_s: float, synchronise_s: float = 0.0) -> None:

@@ -8,7 +8,7 @@ from dnnsuite._runs.record import Metric
 from dnnsuite._runs.turn_session import Session, Turn
 from dnnsuite._runs.turn_workers import TurnWorkers
 from dnnsuite._runs.turns import Block, Goal
-from dnnsuite.workflow import metrics
+from dnnsuite.workflow import outputs
 from dnnsuite.workflow.launch import Point
 
 MS = 1_000_000
@@ -46,7 +46,7 @@ def rounds(scale: list[float], step_ms: float, items: int = 10) -> list[Turn]:
 def test_a_machine_that_slows_all_does_not_change_the_speedup() -> None:
     scale = [1.0, 3.0, 1.2, 5.0, 1.0, 2.0, 9.0, 1.1, 1.0, 4.0]
     made = session({SERIAL: rounds(scale, 10), ARRAY: rounds(scale, 20, items=40)})
-    found, window, noted = metrics.measured(made, ARRAY, [], "naps")
+    found, window, noted = outputs.measured(made, ARRAY, [], "naps")
     speedup = named(found, "speedup")
     assert (speedup.value, speedup.low, speedup.high) == pytest.approx((2.0, 2.0, 2.0))
     assert (window["pairs"], window["verdict"], noted) == (10, "ok", ())
@@ -56,7 +56,7 @@ def test_disturbed_turns_and_warm_up_do_not_count() -> None:
     turns = rounds([7.0] + [1.0] * 9 + [50.0], 20, items=40)
     made = session({SERIAL: rounds([1.0] * 11, 10), ARRAY: turns}, disturbed=(10,))
     made.rounds.warm_up = 1
-    found, window, noted = metrics.measured(made, ARRAY, [], "naps", warm_up=1)
+    found, window, noted = outputs.measured(made, ARRAY, [], "naps", warm_up=1)
     assert named(found, "throughput").value == pytest.approx(2000)
     assert named(found, "time/step", 0).value == pytest.approx(0.02)
     assert named(found, "speedup").value == pytest.approx(2.0)
@@ -66,7 +66,7 @@ def test_disturbed_turns_and_warm_up_do_not_count() -> None:
 
 def test_a_machine_that_was_always_busy_is_inconclusive() -> None:
     made = session({SERIAL: rounds([1.0] * 9, 10), ARRAY: rounds([1.0] * 9, 20)}, disturbed=tuple(range(9)))
-    found, window, noted = metrics.measured(made, ARRAY, [], "naps")
+    found, window, noted = outputs.measured(made, ARRAY, [], "naps")
     assert named(found, "speedup").low is None
     assert window["verdict"] == "inconclusive"
     assert noted == ("inconclusive: the machine was busy: others, in 9 of 9 rounds",)
@@ -76,7 +76,7 @@ def test_on_one_core_beside_neighbours_rates_are_by_cpu_time() -> None:
     slow = [Turn(turn.replicas, turn.cpu_s / 5, by_cpu_time=True) for turn in rounds([5.0] * 9, 10)]
     array = [Turn(turn.replicas, turn.cpu_s, by_cpu_time=True) for turn in rounds([1.0] * 9, 20, items=40)]
     made = session({SERIAL: slow, ARRAY: array}, cores=BESIDE)
-    found, _, noted = metrics.measured(made, ARRAY, [], "naps")
+    found, _, noted = outputs.measured(made, ARRAY, [], "naps")
     assert named(found, "speedup").value == pytest.approx(2.0)
     assert named(found, "throughput").value == named(found, "throughput/CPU second").value == pytest.approx(2000)
     assert noted == ("on 1 of 2 cores, others used 1.0",)
@@ -88,7 +88,7 @@ def test_on_one_core_beside_neighbours_rates_are_by_cpu_time() -> None:
 
 def test_replicas_are_rated_while_all_run() -> None:
     pair = [Turn([steps([10] * 40, start_ms=t), steps([10] * 40, start_ms=t + 50)], 0.8) for t in range(0, 9000, 1000)]
-    found, window, _ = metrics.measured(session({SERIAL: rounds([1.0] * 9, 10), ARRAY: pair}), ARRAY, [], "naps")
+    found, window, _ = outputs.measured(session({SERIAL: rounds([1.0] * 9, 10), ARRAY: pair}), ARRAY, [], "naps")
     assert named(found, "throughput").value == pytest.approx(2000)
     assert named(found, "throughput", 1).value == pytest.approx(1000)
     assert window["seconds"] == pytest.approx(9 * 0.35)
@@ -97,7 +97,7 @@ def test_replicas_are_rated_while_all_run() -> None:
 
 def test_the_rate_without_a_loader_adds_up_over_workers() -> None:
     held = {"start_ns": 0, "stop_ns": 2_000_000_000, "items": 8, "cpu_s": 1.0}
-    (metric,) = metrics.on_device([{"on_device": held}, {"on_device": held}], "naps")
+    (metric,) = outputs.on_device([{"on_device": held}, {"on_device": held}], "naps")
     assert (metric.name, metric.value, metric.unit) == ("throughput/data on device", 8.0, "naps/s")
-    assert metrics.on_device([{"on_device": held}, {}], "naps") == ()
-    assert metrics.on_device([], "naps") == ()
+    assert outputs.on_device([{"on_device": held}, {}], "naps") == ()
+    assert outputs.on_device([], "naps") == ()

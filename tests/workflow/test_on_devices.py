@@ -45,7 +45,7 @@ def test_each_device_makes_a_part_of_the_repeats(toy_run: RunToy, tmp_path: Path
     assert found[1]
     assert found[0].isdisjoint(found[1])
     told = json.loads((out / "devices/cpu-1/spec.json").read_text())
-    assert told["task"] == "dnnsuite.workflow.device_task:task"
+    assert told["task"] == "dnnsuite.workflow.sweep:task"
     state = json.loads((out / "workflow.json").read_text())
     assert state["settings"]["devices"] == ["cpu:0", "cpu:1"]
     assert state["Bs"] == {"serial/fp32": [1], "hfta/fp32": [2]}

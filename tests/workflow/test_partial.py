@@ -12,7 +12,15 @@ import tiny_workloads
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.plots import Request
 from dnnsuite.workflow import modes, run
-from dnnsuite.workflow.partial import draw, is_partial, number_of, options_of, table_of, unfused_names, units_of
+from dnnsuite.workflow.modes import (
+    draw_unfused,
+    is_partial,
+    number_of,
+    options_of,
+    unfused_names,
+    unfused_table,
+    units_of,
+)
 from dnnsuite.workflow.settings import resolve
 
 TINY = {"plugins": ["tiny_workloads"], "device": "cpu", "threads": 1, "precisions": ["fp32"]}
@@ -78,14 +86,14 @@ def test_table():
         ("hfta-2", "amp", 4, 2.5, 2.4, 2.6),
     ]
     summary = pd.DataFrame(rows, columns=["mode", "precision", "B", "normalized", "low", "high"])
-    table = table_of(summary)
+    table = unfused_table(summary)
     assert table.index.name == "serial num"
     assert table.index.tolist() == [2, 10]
     assert [name for name in table if name.count(":") == 1] == ["serial:fp32", "hfta:fp32", "hfta:amp"]
     assert table["hfta:fp32"].tolist() == [1.5, 1.1]
     assert table["hfta:fp32:low"].tolist() == [1.4, 1.0]
     assert np.isnan(table["hfta:amp"][10])
-    assert table_of(summary[summary["mode"] == "serial"]) is None
+    assert unfused_table(summary[summary["mode"] == "serial"]) is None
 
 
 def test_a_sweep(monkeypatch, tmp_path):
@@ -105,7 +113,7 @@ def test_a_sweep(monkeypatch, tmp_path):
     assert (check["passed"], check["models"]) == (True, 3)
     records = [json.loads(path.read_text()) for path in (tmp_path / "out/runs").glob("*hfta-2*/run.json")]
     assert [record["details"]["configs"][0]["unfused"] for record in records] == [["0", "1", "5"]]
-    drawn = draw(Request((tmp_path / "out",), save=tmp_path / "twice"))
+    drawn = draw_unfused(Request((tmp_path / "out",), save=tmp_path / "twice"))
     assert drawn.files[0].read_bytes() == report.files[0].read_bytes()
     again = run("blobs_partially_fused", tmp_path / "out", resume=True, quiet=True)
     assert again.ok

@@ -10,7 +10,7 @@ import pytest
 from dnnsuite.cli.app import main
 from dnnsuite.errors import Error
 from dnnsuite.jobs import JobConfig
-from dnnsuite.workflow.preflight import weigh
+from dnnsuite.workflow.plan import weigh
 from dnnsuite.workflow.settings import resolve
 from tiny_workloads import Right
 

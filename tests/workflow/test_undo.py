@@ -13,7 +13,7 @@ import pytest
 from dnnsuite._files import OutputError
 from dnnsuite.errors import Unavailable
 from dnnsuite.workflow.devices import mig_instances, mig_unavailable, mps_daemon, whole_gpu
-from dnnsuite.workflow.undo import Undo, mps_environment, recover
+from dnnsuite.workflow.nvidia import Undo, mps_environment, recover
 from nvidia_tools import Machine
 from waiting import wait_for
 

@@ -19,7 +19,7 @@ from dnnsuite._runs.spec import WorkerSpec
 from dnnsuite._runs.worker import Siblings, TurnTaker
 from dnnsuite.errors import BadData
 from dnnsuite.jobs import Job, JobConfig, register
-from dnnsuite.workflow.clocks import clock_for
+from dnnsuite.workflow.tasks import clock_for
 
 
 @register("toy")

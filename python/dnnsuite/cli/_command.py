@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from ..errors import did_you_mean
-from ..workflow.partial import is_partial
+from ..workflow.modes import is_partial
 from ._completion import words_of
 from ._help import EXAMPLES, GROUPS, HELP, metavar_of
 from ._status import USAGE, say

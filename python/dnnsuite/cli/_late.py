@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ..report import targets
     from ..results import comparison, hfta_tables
     from ..results import monitor as hfta_monitor
+    from ..training import array as varying
     from ..training import ladder as ladders
-    from ..training import until as until_target
-    from ..training import vary as varying
+    from ..training import record as until_target
     from ..workflow import convergence, outputs
 else:
     figure = _Late("matplotlib.figure")
@@ -47,7 +47,7 @@ else:
         "advisor pin plots results suites report=reports workflow=workflows data.catalogue jobs.cards "
         "pin.report=pin_report profiler.counters profiler.roofline=roofs profiler.counters.roles=roles_of "
         "profiling.sizes profiling.throughput_request report.targets results.comparison results.monitor=hfta_monitor "
-        "results.hfta_tables training.ladder=ladders training.until=until_target training.vary=varying "
+        "results.hfta_tables training.ladder=ladders training.record=until_target training.array=varying "
         "workflow.convergence workflow.outputs"
     )
     for _home in _HOMES.split():

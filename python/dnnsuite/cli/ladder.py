@@ -17,7 +17,7 @@ from .._runs.folder import default_out, opened
 from .._runs.identity import identity_of
 from .._runs.interrupts import Interrupted
 from .._runs.spec import import_plugins
-from ..training.configurations import is_job, overrides
+from ..training.settings import is_job, overrides
 from ._late import ladders
 from ._options import File, Json, Text, Texts
 from ._status import say

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 KINDS = {
     "throughput": ("dnnsuite.cli.plot:throughput", ""),
     "monitor": ("dnnsuite.cli.plot:monitor", ""),
-    "convergence": ("dnnsuite.workflow.convergence.outputs:draw", "convergence.csv"),
-    "partially_fused": ("dnnsuite.workflow.partial:draw", "throughputs.csv"),
+    "convergence": ("dnnsuite.workflow.convergence.verdict:draw", "convergence.csv"),
+    "partially_fused": ("dnnsuite.workflow.modes:draw_unfused", "throughputs.csv"),
     "batch_sizes": ("dnnsuite.cli.plot:batch_sizes", "throughput.json"),
     "scaling": ("dnnsuite.cli.plot:scaling", ""),
     "sweep": ("dnnsuite.cli.plot:sweep", "**/sweep.json"),

@@ -21,7 +21,7 @@ from .._runs.spec import import_plugins
 from .._runs.words import choose_device
 from .._shown import metric, ratio
 from ..errors import InvalidArgument
-from ..training.configurations import SHIPPED, configuration, is_job, overrides
+from ..training.settings import SHIPPED, configuration, is_job, overrides
 from ._late import until_target, varying
 from ._options import Json, Number, Real, Text, Texts
 from ._status import FAILED, say, tell
@@ -306,8 +306,8 @@ def _evaluate(
     quiet: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Validate a checkpoint and print what was found."""
-    from ..training.checkpoints import CHECKPOINT
     from ..training.lines import accuracies
+    from ..training.saver import CHECKPOINT
 
     name, settings, plan = of
     path = resume if resume not in (None, "never", "auto") else f"{out}/{CHECKPOINT}" if out else None
@@ -330,7 +330,7 @@ def _default_out(name: str, file: str, resume: str) -> Path:
 
 def _tell(trained: training.Trained, is_array: bool, as_json: bool) -> None:
     """Print the result of a run, or of each model of an array."""
-    from ..training.models_file import read_models
+    from ..training.history import read_models
 
     record = trained.record
     if record is None:

@@ -26,8 +26,7 @@ from .run import parameters
 
 if TYPE_CHECKING:
     from ..tuning import Algorithm, Sweep
-    from ..tuning.job import JobSweep
-    from ..tuning.lora_search import LoraSearch
+    from ..tuning.job import JobSweep, LoraSearch
 
 
 def tune(
@@ -86,8 +85,7 @@ def tune(
         jobs.get(job, swept=True)  # before anything slow is imported
     from .._runs.starters import shares_of
     from ..tuning.comparison import compare
-    from ..tuning.job import JobSweep
-    from ..tuning.lora_search import LoraSearch
+    from ..tuning.job import JobSweep, LoraSearch
 
     counts = {
         "max_iters": max_iters, "trials": trials, "repeats": repeats, "patience": patience, "width": width,
@@ -163,7 +161,7 @@ def _refuse(job: str, others: Mapping[str, Any], devices: list[str], device: str
 def _swept(found: JobSweep | LoraSearch, algorithm: Algorithm, *, space: str | None, preset: str, metric: str | None,
            **options: Any) -> Sweep:  # fmt: skip
     from ..tuning import Hyperband, sweep
-    from ..tuning.jobs_space import read_space
+    from ..tuning.job import read_space
 
     if isinstance(algorithm, Hyperband):
         count = algorithm.trials_for(options["epochs"])

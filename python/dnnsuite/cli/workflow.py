@@ -15,7 +15,7 @@ from .._runs.folder import WORKFLOW_FILE, default_out
 from .._shown import settings_lines
 from ..errors import InvalidArgument
 from ..workflow.common_settings import flag
-from ..workflow.partial import options_of
+from ..workflow.modes import options_of
 from ..workflow.settings import FLAGS, SEARCHED, as_flag, resolve
 from ._late import convergence, outputs, results, workflows
 from ._options import PRESETS, Json, Number, Real, Text, Texts, parameter, with_parameters
@@ -163,8 +163,7 @@ def _as_dict(report: workflows.WorkflowReport) -> dict[str, Any]:
 
 
 def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
-    from ..workflow.plan import planned_points
-    from ..workflow.preflight import check
+    from ..workflow.plan import check, planned_points
 
     job, options = options_of(name, asked)
     settings = resolve(job, options)
@@ -185,7 +184,7 @@ def _describe_plan(name: str, asked: dict[str, Any], as_json: bool) -> int:
 
 def _compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool, as_json: bool, quiet: bool) -> int:
     """Compare how an array trains with its models alone, or print the plan of it."""
-    from ..workflow.convergence.settings import OPTIONS
+    from ..workflow.convergence.plan import OPTIONS
 
     options = {name: value for name, value in asked.items() if value is not None}
     if odd := next((name for name in options if name not in OPTIONS and name != "precisions"), None):
@@ -216,9 +215,8 @@ def _compare(asked: dict[str, Any], out: str | None, resume: bool, dry_run: bool
 
 
 def _describe_trainings(options: dict[str, Any], as_json: bool) -> int:
-    from ..workflow.convergence.plan import WAYS
-    from ..workflow.convergence.settings import resolve
-    from ..workflow.preflight import weigh
+    from ..workflow.convergence.plan import WAYS, resolve
+    from ..workflow.plan import weigh
 
     settings = resolve(options)
     weigh(settings)

@@ -3,23 +3,18 @@
 
 from . import batches as batches
 from . import cifar as cifar
-from . import crops as crops
 from . import detection as detection
 from . import games as games
 from . import imagenet as imagenet
 from . import imagenet_shards as imagenet_shards
-from . import lsun as lsun
-from . import mlm as mlm
 from . import mnist as mnist
 from . import photographs as photographs
 from . import point_clouds as point_clouds
 from . import ratings as ratings
-from . import shapenet as shapenet
-from . import small_images as small_images
 from . import super_resolution as super_resolution
 from . import text as text
 from . import translation as translation
 from . import words as words
 from ._origin import Origin as Origin
-from ._torchvision import import_torchvision as import_torchvision
-from ._torchvision import torchvision_loads as torchvision_loads
+from ._origin import import_torchvision as import_torchvision
+from ._origin import torchvision_loads as torchvision_loads

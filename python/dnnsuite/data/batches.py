@@ -1,17 +1,114 @@
 # SPDX-License-Identifier: MIT
-"""Endless batches of samples in memory, in random order."""
+"""Endless batches: of samples in memory, in random order, and of a data set that other processes prepare."""
 
 from __future__ import annotations
 
 import copy
 import functools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .._lazy import numpy as np
 from .._lazy import torch
 from ..errors import BadData, InvalidArgument
+
+
+class Order:
+    """Indices below `count` without end: a new permutation each epoch, a batch may span two of them.
+
+    Of `world_size` processes with the same seed, each gets other samples: the rank-th of every `world_size`.
+
+    Raises InvalidArgument if there are fewer samples than processes.
+    """
+
+    def __init__(self, count: int, seed: int = 0, rank: int = 0, world_size: int = 1) -> None:
+        if count < world_size:
+            raise InvalidArgument(f"{count} samples are not enough for {world_size} processes")
+        self.count, self.rank, self.world_size = count, rank, world_size
+        self._generator = torch.Generator().manual_seed(seed)
+        self._rest = torch.empty(0, dtype=torch.int64)
+
+    def take(self, n: int) -> torch.Tensor:
+        """Return the next indices `[n]`, on the CPU."""
+        parts, missing = [self._rest], n - len(self._rest)
+        while missing > 0:
+            parts.append(torch.randperm(self.count, generator=self._generator)[self.rank :: self.world_size])
+            missing -= len(parts[-1])
+        taken = torch.cat(parts)
+        self._rest = taken[n:]
+        return taken[:n]
+
+
+_AT_ONCE = 1024  # indices
+
+
+class EndlessLoader:
+    """Batches of a map-style dataset in random order, prepared by `workers` processes (0: by this one).
+
+    torch's DataLoader with one endless iterator: no epoch waits for workers to start, none ends with a smaller
+    batch. Its processes have started, and the first batch is there, when the constructor returns. `seed` decides
+    the order and the workers' random numbers; of `world_size` processes, each reads other samples.
+
+    Raises InvalidArgument if there are fewer samples than processes, or (then and from `next`) as the dataset does.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        workers: int = 0,
+        seed: int = 0,
+        *,
+        pin_memory: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        order = Order(len(dataset), seed, rank, world_size)
+        loader = torch.utils.data.DataLoader(
+            dataset,
+            batch_size,
+            sampler=_Endless(order),
+            num_workers=workers,
+            pin_memory=pin_memory,
+            generator=torch.Generator().manual_seed(seed + rank),
+        )
+        self._iterator: Iterator[Any] | None = iter(loader)
+        self._first = self._next()
+
+    def __iter__(self) -> EndlessLoader:
+        return self
+
+    def __next__(self) -> Any:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return self._next()
+
+    def _next(self) -> Any:
+        if self._iterator is None:
+            raise InvalidArgument("the loader is closed")
+        try:
+            return next(self._iterator)
+        except InvalidArgument as error:  # from a worker, its message comes with the whole traceback
+            last = str(error).strip().splitlines()[-1]
+            kind = type(error)
+            raise kind(last.removeprefix(f"dnnsuite.errors.{kind.__name__}: ")) from error
+
+    def close(self) -> None:
+        """End the workers. Idempotent."""
+        self._iterator = self._first = None  # torch ends them when the iterator goes
+
+
+class _Endless:
+    """A sampler for DataLoader."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def __iter__(self) -> Iterator[int]:
+        while True:
+            yield from self._order.take(_AT_ONCE).tolist()
 
 
 class BatchesInTurn:
@@ -37,6 +134,28 @@ class BatchesInTurn:
         """Batches that `draw` makes of one generator in turn; `what` says what they are, for the record."""
         record = {"source": f"drawn: {what}", "licence": "none needed"}
         return cls(lambda: functools.partial(draw, torch.Generator().manual_seed(seed)), record)
+
+    @classmethod
+    def of_rows(
+        cls,
+        whole: Sequence[torch.Tensor],
+        batch_size: int,
+        seed: int,
+        record: Mapping[str, Any],
+        prepare: Callable[[torch.Tensor], torch.Tensor] = lambda rows: rows,
+    ) -> BatchesInTurn:
+        """Batches of rows of tensors on a device, in the order of `Order`; `prepare` is called with those of each."""
+
+        def begin() -> Callable[[], tuple[torch.Tensor, ...]]:
+            order = Order(len(whole[0]), seed)
+
+            def draw() -> tuple[torch.Tensor, ...]:
+                rows = order.take(batch_size).to(whole[0].device, non_blocking=True)
+                return tuple(prepare(part[rows]) for part in whole)
+
+            return draw
+
+        return cls(begin, record)
 
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Batch i since training began."""
@@ -121,6 +240,21 @@ class Pooled:
     def batch(self, i: int) -> tuple[torch.Tensor, ...]:
         """Return batch i since training began."""
         return self._made[i % len(self._made)]
+
+
+class Loaded:
+    """Batches of a loader, in the order in which it has them; `record` is as that of `ArrayBatches`."""
+
+    feed = "loader"
+
+    def __init__(self, loader: EndlessLoader, record: Mapping[str, Any], prepare: Callable[[Any], Any] = tuple) -> None:
+        self._loader, self.record, self.sizes, self._prepare = loader, dict(record), dict[str, Any](), prepare
+        self.close = loader.close
+
+    def batch(self, i: int) -> tuple[torch.Tensor, ...]:
+        """Return the next batch."""
+        found: tuple[torch.Tensor, ...] = self._prepare(next(self._loader))
+        return found
 
 
 class WholeBatch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ..errors import InvalidArgument, did_you_mean, some_of
@@ -12,11 +13,10 @@ from . import (
     cifar,
     detection,
     imagenet,
-    lsun,
     mnist,
+    photographs,
+    point_clouds,
     ratings,
-    shapenet,
-    small_images,
     super_resolution,
     translation,
     words,
@@ -83,30 +83,21 @@ def _imagenet(root: Path) -> Path | None:
     return found if found != root else None
 
 
-def _coco(root: Path) -> Path | None:
-    return detection.find("auto", root)
-
-
 def _mnist(root: Path) -> Path | None:
     parts = [[mnist.files_of(root / name, part) for part in ("train", "t10k")] for name in mnist.FOLDERS]
     return next((root / name for name, both in zip(mnist.FOLDERS, parts, strict=True) if all(both)), None)
 
 
-def _first_with(root: Path, folders: tuple[str, ...], *choices: tuple[str, ...]) -> Path | None:
-    """Return the first folder that has all files of one of the choices."""
-    for folder in (root / name for name in folders):
-        if any(all((folder / name).is_file() for name in names) for names in choices):
-            return folder
-    return None
+def _with(folders: tuple[str, ...], *choices: tuple[str, ...]) -> Callable[[Path], Path | None]:
+    """Make a function that finds the first folder below a dataroot that has all files of one of the choices."""
 
+    def find(root: Path) -> Path | None:
+        for folder in (root / name for name in folders):
+            if any(all((folder / name).is_file() for name in names) for names in choices):
+                return folder
+        return None
 
-def _cifar10(root: Path) -> Path | None:
-    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
-    return _first_with(root, small_images.FOLDERS, tuple(f"{name}.bin" for name in names), tuple(names))
-
-
-def _cifar100(root: Path) -> Path | None:
-    return _first_with(root, cifar.FOLDERS, ("train.bin", "test.bin"), ("train", "test"))
+    return find
 
 
 def _bsds(root: Path) -> Path | None:
@@ -114,16 +105,8 @@ def _bsds(root: Path) -> Path | None:
     return found[0][0].parent.parent if found else None
 
 
-def _wmt16(root: Path) -> Path | None:
-    return _first_with(root, translation.FOLDERS, (translation.VOCABULARY, translation.SOURCE, translation.TARGET))
-
-
 def _movielens(root: Path) -> Path | None:
     return next(((root / name).parent for name in ratings.FILES if (root / name).is_file()), None)
-
-
-def _shapenet(root: Path) -> Path | None:
-    return _first_with(root, shapenet.FOLDERS[::-1], shapenet.MARKS)
 
 
 def _wikitext(root: Path) -> Path | None:
@@ -131,6 +114,7 @@ def _wikitext(root: Path) -> Path | None:
     return found[0] if found else None
 
 
+_CIFAR10 = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 _LISTED = (
     DataSet(
         "imagenet", "ImageNet, ILSVRC 2012", "ImageNet", _imagenet,
@@ -160,14 +144,17 @@ _LISTED = (
         "Debian's dataset-fashion-mnist, else scikit-learn's digits, else drawn",
     ),
     DataSet(
-        "cifar10", "CIFAR-10", "cifar-10-batches-bin", _cifar10,
+        "cifar10", "CIFAR-10", "cifar-10-batches-bin",
+        _with(cifar.CIFAR10_FOLDERS, tuple(f"{name}.bin" for name in _CIFAR10), _CIFAR10),
         ("data_batch_{1..5}.bin   50,000", "test_batch.bin          10,000"),
         "170 MB", "not stated by its authors", "cs.toronto.edu/~kriz/cifar.html",
         (Archive("cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "its authors", ".."),),
         ("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), "what mnist finds, in three channels",
     ),
     DataSet(
-        "cifar100", "CIFAR-100", "cifar-100-binary", _cifar100, ("train.bin   50,000", "test.bin    10,000"),
+        "cifar100", "CIFAR-100", "cifar-100-binary",
+        _with(cifar.FOLDERS, ("train.bin", "test.bin"), ("train", "test")),
+        ("train.bin   50,000", "test.bin    10,000"),
         "170 MB", "not stated by its authors", "cs.toronto.edu/~kriz/cifar.html",
         (Archive("cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "its authors", ".."),),
         ("dnnsuite train",), "scikit-learn's digits, else drawn",
@@ -179,13 +166,14 @@ _LISTED = (
         (Archive("BSR_bsds500.tgz"),), ("reso",), "tiles of photographs that scikit-image ships, else noise",
     ),
     DataSet(
-        "wmt16", "WMT16 English-German in byte-pair pieces", "wmt16", _wmt16,
+        "wmt16", "WMT16 English-German in byte-pair pieces", "wmt16",
+        _with(translation.FOLDERS, (translation.VOCABULARY, translation.SOURCE, translation.TARGET)),
         (f"{translation.VOCABULARY}", f"{translation.SOURCE}   4.5 M sentences", f"{translation.TARGET}"),
         "13 GB", "that of its corpora, for research", "statmt.org/wmt16, prepared as MLPerf's rnn_translator does",
         (), ("translator",), "sentences drawn with lengths like theirs",
     ),
     DataSet(
-        "coco", "COCO 2017", "coco", _coco,
+        "coco", "COCO 2017", "coco", partial(detection.find, "auto"),
         ("annotations/instances_train2017.json", "train2017/*.jpg   118,287"),
         "19 GB", "CC BY 4.0 (annotations); each image its own", "cocodataset.org",
         (
@@ -208,19 +196,20 @@ _LISTED = (
         ("wlm", "wlmfp16", "bert", "transformer"), "the documentation that Python ships, else drawn",
     ),
     DataSet(
-        "shapenet", "ShapeNet part, shapes of 16 categories", shapenet.FOLDERS[1], _shapenet,
+        "shapenet", "ShapeNet part, shapes of 16 categories", point_clouds.SHAPENET_FOLDERS[1],
+        _with(point_clouds.SHAPENET_FOLDERS[::-1], point_clouds.SHAPENET_MARKS),
         ("synsetoffset2category.txt", "train_test_split/shuffled_{train,val,test}_file_list.json",
          "<category>/points/*.pts         16,881 shapes", "<category>/points_label/*.seg   a part for each point"),
         "635 MB", "ShapeNet's terms of use: research, not to be redistributed", "shapenet.cs.stanford.edu/ericyi",
-        (Archive(f"{shapenet.FOLDERS[1]}.zip", into=".."),),
+        (Archive(f"{point_clouds.SHAPENET_FOLDERS[1]}.zip", into=".."),),
         ("pointnet_cls", "pointnet_seg"), "surfaces of solids, drawn",
     ),
     DataSet(
-        "lsun", "LSUN, bedrooms", lsun.FOLDER, lsun.find,
-        (f"{lsun.DATABASE}/data.mdb   3,033,042 pictures; needs the package lmdb",
-         f"{lsun.PICTURES}/*.webp                or those, exported"),
+        "lsun", "LSUN, bedrooms", photographs.LSUN_FOLDER, photographs.find_lsun,
+        (f"{photographs.LSUN_DATABASE}/data.mdb   3,033,042 pictures; needs the package lmdb",
+         f"{photographs.LSUN_PICTURES}/*.webp                or those, exported"),
         "43 GB", "for research, as its authors say", "yf.io/lsun",
-        (Archive(f"{lsun.DATABASE}.zip", "f2c5d904a82a6295dbdccb322b4b0a99", "HFTA"),),
+        (Archive(f"{photographs.LSUN_DATABASE}.zip", "f2c5d904a82a6295dbdccb322b4b0a99", "HFTA"),),
         ("dnnsuite workflow dcgan",), "parts of photographs that scikit-image ships, else noise",
     ),
 )  # fmt: skip

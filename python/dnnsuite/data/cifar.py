@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Colour pictures of 32 x 32 pixels: CIFAR-100 from the user's files, else scikit-learn's digits, else drawn."""
+"""Colour pictures of 32 x 32 pixels: CIFAR-100 from the user's files, else scikit-learn's digits, else drawn; and in
+ten classes CIFAR-10, else the pictures of 28 x 28 that the machine has.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import pickle
 from pathlib import Path
@@ -78,7 +79,7 @@ def find(root: Path | None) -> Path | None:
 def _read(folder: Path, part: str) -> ColourPictures:
     pickled, binary = (folder / name for name in _PARTS[part])
     images, labels = read(pickled if pickled.is_file() else binary, 100)
-    origin = _origin(named("CIFAR-100", folder), "that of the user's files", images)
+    origin = Origin.of(named("CIFAR-100", folder), "that of the user's files", images)
     return ColourPictures(images, labels, 100, origin)
 
 
@@ -118,14 +119,11 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def digits(path: Path, part: str) -> ColourPictures:
-    """Read scikit-learn's digits, each of their 8 x 8 pixels as 4 x 4 in three equal colours; every eighth
-    validates."""
-    table = np.loadtxt(path, delimiter=",")
-    table = table[(np.arange(len(table)) % 8 == 0) == (part == "valid")]
-    small = np.minimum(table[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 1, 8, 8)
-    images = small.repeat(4, axis=2).repeat(4, axis=3).repeat(3, axis=1)
-    origin = _origin("digits of scikit-learn as 32 x 32 x 3", "CC BY 4.0", images)
-    return ColourPictures(images, table[:, -1].astype(np.int64), 10, origin)
+    """Read scikit-learn's digits, each of their 8 x 8 pixels as 4 x 4 in three equal colours."""
+    small, labels = mnist.small_digits(path, part != "valid")
+    images = small[:, None].repeat(4, axis=2).repeat(4, axis=3).repeat(3, axis=1)
+    origin = Origin.of("digits of scikit-learn as 32 x 32 x 3", "CC BY 4.0", images)
+    return ColourPictures(images, labels.astype(np.int64), 10, origin)
 
 
 def _synthetic(seed: int, part: str) -> ColourPictures:
@@ -138,8 +136,32 @@ def _synthetic(seed: int, part: str) -> ColourPictures:
     images += draws.integers(-64, 64, images.shape, dtype=np.int16)
     source = f"synthetic: {_SYNTHETIC_CLASSES} classes of colours, seed {seed}"
     pictures = images.astype(np.uint8)
-    return ColourPictures(pictures, labels, _SYNTHETIC_CLASSES, _origin(source, "none needed", pictures))
+    return ColourPictures(pictures, labels, _SYNTHETIC_CLASSES, Origin.of(source, "none needed", pictures))
 
 
-def _origin(source: str, licence: str, images: npt.NDArray[np.uint8]) -> Origin:
-    return Origin(source, licence, len(images), hashlib.sha256(images.tobytes()).hexdigest())
+CIFAR10_CLASSES = 10
+
+_CHANNELS = 3
+CIFAR10_FOLDERS = ("cifar-10-batches-bin", "cifar-10-batches-py", ".")
+
+
+def load_cifar10(
+    kind: str = "auto", dataroot: str | Path | None = None, seed: int = 0, train: bool = True
+) -> mnist.Pictures:
+    """CIFAR-10 (Krizhevsky, 2009) under `dataroot`, in its binary or its Python form, else what `mnist.load` finds,
+    with a margin of 2 and three equal channels: images `[N, 3, 32, 32]`.
+
+    Raises as `mnist.load` does, and InvalidArgument naming a damaged file.
+    """
+    root = root_of(kind, dataroot)
+    names = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
+    for folder in [root / name for name in CIFAR10_FOLDERS] if root else []:
+        for suffix in (".bin", ""):
+            if paths := [folder / f"{name}{suffix}" for name in names if (folder / f"{name}{suffix}").is_file()]:
+                images, labels = map(np.concatenate, zip(*(read(path, CIFAR10_CLASSES) for path in paths), strict=True))
+                source = named(f"CIFAR-10, {len(paths)} files of {folder.name or folder}", folder)
+                origin = Origin.of(source, "that of the user's files", images)
+                return mnist.Pictures(images, labels.astype(np.uint8), origin)
+    pictures = mnist.load(kind, dataroot, seed, train)
+    padded = np.pad(pictures.images, ((0, 0), (2, 2), (2, 2)))
+    return mnist.Pictures(padded[:, None].repeat(_CHANNELS, axis=1), pictures.labels, pictures.origin)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from .._lazy import torch
 from ..errors import InvalidArgument, Unavailable
-from ._origin import Origin, named, root_of
-from ._torchvision import import_torchvision
+from ._origin import Origin, import_torchvision, named, root_of
 
 CLASSES = 81  # COCO's 80 and nothing
 SIZE = 300

@@ -10,13 +10,13 @@ from .._lazy import torch
 from .._seeds import seed_all
 from ..errors import InvalidArgument, Unavailable
 from . import photographs
-from ._origin import Origin, named, root_of
-from ._torchvision import import_torchvision
-from .endless import EndlessLoader
+from ._origin import Origin, import_torchvision, named, root_of
+from .batches import EndlessLoader
 
 FOLDERS = ("ImageNet/train", "train", ".")  # the first with pictures in its folders is taken
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's red, green and blue in [0, 1]
 
+_VALIDATION = ("val", "valid", "validation", "test")
 _CLASSES = 1000
 _GENERATED = 512  # JPEG files, as many as the job `loader` makes
 
@@ -60,6 +60,20 @@ def origin_of(root: Path, dataset: Any) -> Origin:
     """Provenance of a user's folder, for the record."""
     return Origin(
         named(f"{root}: JPEG files in {len(dataset.classes)} classes", root), "that of the user's files", len(dataset)
+    )
+
+
+def beside(train: Path) -> Path:
+    """Return the folder of validation images beside that of training images.
+
+    Raises Unavailable if there is none.
+    """
+    places = [train.parent / name for name in _VALIDATION]
+    for place in places:
+        if place.is_dir():
+            return place
+    raise Unavailable(
+        f"validation images beside {train}", ", ".join(map(str, places)), "put them there, in a folder per class"
     )
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import importlib.util
 import math
 import zlib
@@ -120,7 +119,7 @@ def _read_pair(pair: tuple[Path, Path], source: str, licence: str) -> Pictures:
         raise InvalidArgument(
             f"{labels_path} has labels {list(labels.shape)} for {len(images)} images of {images_path}"
         )
-    return _pictures(images, labels, source, licence)
+    return Pictures(images, labels, Origin.of(source, licence, images))
 
 
 def digits_file() -> Path | None:
@@ -132,13 +131,18 @@ def digits_file() -> Path | None:
 
 
 def digits(path: Path, train: bool) -> Pictures:
-    """Scale 8 x 8 pixels of 0 to 16 to 3 x 3 pixels each, in a margin of 2. Every eighth picture is for testing."""
-    table = np.loadtxt(path, delimiter=",")
-    chosen = (np.arange(len(table)) % 8 != 0) == train
-    table = table[chosen]
-    small = np.minimum(table[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 8, 8)
+    """Scale the digits to 3 x 3 pixels for each of theirs, in a margin of 2."""
+    small, labels = small_digits(path, train)
     images = np.pad(small.repeat(3, axis=1).repeat(3, axis=2), ((0, 0), (2, 2), (2, 2)))
-    return _pictures(images, table[:, -1].astype(np.uint8), "digits of scikit-learn, enlarged", "CC BY 4.0")
+    origin = Origin.of("digits of scikit-learn, enlarged", "CC BY 4.0", images)
+    return Pictures(images, labels.astype(np.uint8), origin)
+
+
+def small_digits(path: Path, train: bool) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
+    """Read scikit-learn's digits, of 8 x 8 pixels of 0 to 16, and their labels. Every eighth one is for testing."""
+    table = np.loadtxt(path, delimiter=",")
+    table = table[(np.arange(len(table)) % 8 != 0) == train]
+    return np.minimum(table[:, :-1] * 16, 255).astype(np.uint8).reshape(-1, 8, 8), table[:, -1]
 
 
 def _synthetic(seed: int, part: str) -> Pictures:
@@ -149,9 +153,5 @@ def _synthetic(seed: int, part: str) -> Pictures:
     labels = draws.integers(_CLASSES, size=_SYNTHETIC[part], dtype=np.uint8)
     probability = 1 / (1 + np.exp(-log_odds[labels]))
     images = (draws.random(probability.shape) < probability) * np.uint8(255)
-    return _pictures(images, labels, f"synthetic: {_CLASSES} classes of pixels, seed {seed}", "none needed")
-
-
-def _pictures(images: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8], source: str, licence: str) -> Pictures:
-    digest = hashlib.sha256(images.tobytes()).hexdigest()
-    return Pictures(images, labels, Origin(source, licence, len(images), digest))
+    source = f"synthetic: {_CLASSES} classes of pixels, seed {seed}"
+    return Pictures(images, labels, Origin.of(source, "none needed", images))

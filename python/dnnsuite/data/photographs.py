@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Photographs: files of any size, those that installed packages carry, and noise that has their statistics."""
+"""Photographs: files of any size, those that installed packages carry, noise that has their statistics, bedrooms of
+LSUN (Yu et al., 2015), the LMDB database that its authors publish or a folder of its pictures, and square parts of
+them, to train a generator of images on.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
+import io
+import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from .._files import cache_folder
 from .._lazy import Image, npt
 from .._lazy import numpy as np
 from ..errors import BadData, InvalidArgument, Unavailable
-from ._cache import cached
-from ._origin import Origin
+from ._origin import Origin, cached, named, root_of
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp")
 
@@ -126,3 +132,113 @@ def _check(place: Path, count: int) -> bool:
     if found != count:
         raise ValueError(f"{found} files, not {count}")
     return True
+
+
+LSUN_FOLDER = "lsun"
+LSUN_DATABASE = "bedroom_train_lmdb"  # as its archive unpacks
+LSUN_PICTURES = "bedroom"  # as its own tool, and DCGAN's scripts, export them
+
+
+def find_lsun(root: Path) -> Path | None:
+    """Return the database, or the folder of pictures, in a dataroot or in `lsun` below it; None where there is
+    neither."""
+    for folder in (root / LSUN_FOLDER, root):
+        if (folder / LSUN_DATABASE / "data.mdb").is_file():
+            return folder / LSUN_DATABASE
+        if files(folder / LSUN_PICTURES):
+            return folder / LSUN_PICTURES
+    return None
+
+
+def lsun_pictures(found: Path, most: int) -> Iterator[Image.Image]:
+    """Yield the first `most` pictures of what :func:`find` found.
+
+    Raises:
+        BadData: the database or a picture is damaged; the message names it.
+        Unavailable: a database, and the package lmdb is not installed.
+    """
+    if found.name != LSUN_DATABASE:
+        yield from (decode(path) for path in files(found)[:most])
+        return
+    try:
+        lmdb: Any = importlib.import_module("lmdb")
+    except ImportError as error:
+        remedy = f"pip install lmdb, or export the pictures into {found.parent / LSUN_PICTURES}"
+        raise Unavailable("the package lmdb, which reads LSUN's database", str(found), remedy) from error
+    try:
+        with lmdb.open(str(found), readonly=True, lock=False, create=False) as database, database.begin() as reading:
+            for key, value in itertools.islice(reading.cursor(), most):
+                name = f"{found}, picture {key.decode('ascii', 'replace')}"
+                yield decode(io.BytesIO(value), name=name)
+    except lmdb.Error as error:
+        raise BadData(f"{found}: no database of pictures: {error}") from error
+
+
+_AT_MOST = 20_000  # pictures of a user's folder: 240 MB of 64 x 64
+
+
+class Crops(NamedTuple):
+    """Attributes: images: uint8 `[N, 3, S, S]`; origin: where they came from."""
+
+    images: npt.NDArray[np.uint8]
+    origin: Origin
+
+
+def load_crops(
+    kind: str = "auto", dataroot: str | Path | None = None, size: int = 64, count: int = 512, seed: int = 0
+) -> Crops:
+    """Load the middles of the user's pictures, with the shorter side scaled to `size`: LSUN's, or those in `dataroot`
+    or the folders in it; else `count` random parts of the photographs that packages ship, else of noise with their
+    statistics.
+
+    Raises:
+        InvalidArgument: an unknown kind, a dataroot that is no folder, a picture that cannot be decoded.
+        Unavailable: `real` was asked for and there is none.
+    """
+    root = root_of(kind, dataroot)
+    rng = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
+    if root and (bedrooms := find_lsun(root)):
+        images = [_middle(picture, size) for picture in lsun_pictures(bedrooms, _AT_MOST)]
+        return _crops(images, named(f"LSUN bedroom, {bedrooms}", bedrooms), "for research, as its authors say")
+    folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())] if root else []
+    own = [path for folder in folders for path in files(folder)][:_AT_MOST]
+    if own:
+        images = [_middle(decode(path), size) for path in own]
+        return _crops(images, f"pictures of {root}", "that of the user's files")
+    if kind != "synthetic" and (carried := shipped()):
+        pictures = [decode(path) for path in carried[0]]
+        images = [_part(pictures[i % len(pictures)], size, rng) for i in range(count)]
+        return _crops(images, f"parts of {carried[1].source}", carried[1].licence)
+    if kind == "real":
+        raise Unavailable(
+            "photographs",
+            f"{dataroot or 'no dataroot'}, the packages scikit-image and scikit-learn",
+            "give a dataroot with .jpg or .png files",
+        )
+    noise = Noise(seed)
+    return _crops(
+        [noise.picture(size, size) for _ in range(count)], f"synthetic: 1/f noise, seed {seed}", "none needed"
+    )
+
+
+def _crops(images: list[npt.NDArray[np.uint8]], source: str, licence: str) -> Crops:
+    stacked = np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2))
+    return Crops(stacked, Origin.of(source, licence, stacked))
+
+
+def _middle(picture: Image.Image, size: int) -> npt.NDArray[np.uint8]:
+    """`[S, S, 3]`: the largest square in the middle of a picture."""
+    side = min(picture.size)
+    left, top = ((length - side) // 2 for length in picture.size)
+    return _scaled(picture, (left, top, left + side, top + side), size)
+
+
+def _part(picture: Image.Image, size: int, rng: np.random.Generator) -> npt.NDArray[np.uint8]:
+    """`[S, S, 3]`: a square somewhere in a picture, a third of its shorter side or more."""
+    side = int(min(picture.size) * rng.uniform(1 / 3, 1))
+    left, top = (int(rng.integers(length - side + 1)) for length in picture.size)
+    return _scaled(picture, (left, top, left + side, top + side), size)
+
+
+def _scaled(picture: Image.Image, box: tuple[int, int, int, int], size: int) -> npt.NDArray[np.uint8]:
+    return np.asarray(picture.resize((size, size), box=box), np.uint8)

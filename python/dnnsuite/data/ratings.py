@@ -6,7 +6,6 @@ A pair is one number, user · items + item. The pairs are kept sorted, so whethe
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -132,9 +131,8 @@ def synthetic(interactions: int, users: int, items: int, seed: int) -> Interacti
         return random.permutation(count)[rank]
 
     pairs = np.unique(draw(users) * items + draw(items))
-    digest = hashlib.sha256(pairs.tobytes()).hexdigest()
     source = f"synthetic: the Zipf-Mandelbrot law, seed {seed}"
-    return Interactions(pairs, users, items, Origin(source, "none needed", len(pairs), digest))
+    return Interactions(pairs, users, items, Origin.of(source, "none needed", pairs))
 
 
 class Sampler:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .._lazy import npt, torch
 from .._lazy import numpy as np
 from ..errors import InvalidArgument, Unavailable
-from . import _cache
+from . import _origin
 from ._origin import Origin, named, root_of, sha256_of
 
 WMT16_VOCABULARY = 32_317  # pieces of `vocab.bpe.32000` and the four specials
@@ -125,14 +125,14 @@ def _files(folder: Path) -> Pairs:
             raise InvalidArgument(f"{folder} has no {name}, which belongs to {VOCABULARY}, {SOURCE} and {TARGET}")
     digest = sha256_of(*(folder / name for name in (VOCABULARY, SOURCE, TARGET)))
     key = hashlib.sha256(f"{_FORMAT} {digest}".encode()).hexdigest()[:24]
-    arrays, known = _cache.cached_arrays(f"pairs-{key}", lambda: _number(folder))
+    arrays, known = _origin.cached_arrays(f"pairs-{key}", lambda: _number(folder))
     source, target = (Sentences(arrays[f"{side}-pieces"], arrays[f"{side}-starts"]) for side in ("source", "target"))
     name = named(f"WMT16, {SOURCE} and .de", folder)
     origin = Origin(name, "that of the user's files", len(source.lengths), digest)
     return Pairs(source, target, known["vocab_size"], origin)
 
 
-def _number(folder: Path) -> _cache.Arrays:
+def _number(folder: Path) -> _origin.Arrays:
     pieces = [*SPECIALS, *(line.strip() for line in _lines(folder / VOCABULARY))]
     numbers = {piece: number for number, piece in enumerate(pieces)}
     source, target = (_number_file(folder / name, numbers) for name in (SOURCE, TARGET))

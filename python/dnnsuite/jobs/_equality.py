@@ -81,20 +81,15 @@ class Alone(NamedTuple):
     job: DeclaredJob
     masks: Sequence[MaskStream]
 
+    @property
+    def place(self) -> tuple[int, list[int]]:
+        """Position of the job in its data, and of each of its dropout masks."""
+        return self.job.iteration, [mask.position for mask in self.masks]
 
-class _Place(NamedTuple):
-    """Position of a plain job in its data, and of each of its dropout masks."""
-
-    iteration: int
-    masks: list[int]
-
-    @classmethod
-    def of(cls, alone: Alone) -> _Place:
-        return cls(alone.job.iteration, [mask.position for mask in alone.masks])
-
-    def restore(self, alone: Alone) -> None:
-        alone.job.iteration = self.iteration
-        for mask, position in zip(alone.masks, self.masks, strict=True):
+    def go_to(self, place: tuple[int, list[int]]) -> None:
+        """Make the same draws again from a place on."""
+        self.job.iteration = place[0]
+        for mask, position in zip(self.masks, place[1], strict=True):
             mask.position = position
 
 
@@ -187,7 +182,7 @@ class _Follower:
 
     def compare(self) -> Difference:
         """Make the step that the array has just made; return the largest difference in units of its bound."""
-        found, now = self._now(), _Place.of(self._plain)
+        found, now = self._now(), self._plain.place
         plain = _advanced(self._plain.job, self._before)
         self.loss, making = plain.loss, self._controls(now)
         # A schedule goes on after its optimizer's first step, so the control makes that one in any case.
@@ -199,14 +194,14 @@ class _Follower:
                 return worst._replace(model=self._index)
             controls.append(control)
 
-    def _controls(self, now: _Place) -> Iterator[Snapshot]:
+    def _controls(self, now: tuple[int, list[int]]) -> Iterator[Snapshot]:
         """Yield the plain step in float64, then plain steps from weights that are a rounding away."""
-        now.restore(self._exact)
+        self._exact.go_to(now)
         yield _advanced(self._exact.job, self._before)
         for attempt in range(_ROUNDINGS):
             size = self._bounds.rounding * _SIZES[attempt % len(_SIZES)]
             start = _rounded(self._before, self._plain.job, size, attempt)
-            now.restore(self._plain)
+            self._plain.go_to(now)
             yield _moved(_advanced(self._plain.job, start), start, self._before)
 
     def end_epoch(self) -> None:

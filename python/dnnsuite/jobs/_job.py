@@ -252,32 +252,25 @@ class Job(abc.ABC):
 
 
 _REGISTRY: dict[str, type[Job]] = {}
-_TODAY = (
-    "gpt", "lora", "moe", "mamba", "dpo", "grpo", "vit", "convnext", "dino", "dit", "unet", "detector", "conformer",
-    "molecules", "rgat", "dcnv2", "ppo",
-)  # fmt: skip
-# The package's own and their modules, which register themselves: first the suite of 2019, in its order.
+# The package's own and their modules, which register themselves.
 _OWN = {
-    "toy_reg": ".toy_reg",
-    "toy_lstm": ".toy_lstm",
-    "vae": ".vae",
-    "loader": ".loader",
-    "reso": ".reso",
-    "translator": ".translator",
-    **dict.fromkeys(("wlm", "wlmfp16"), ".wlm"),
-    "cart": ".cart",
-    "atari": ".atari",
-    "ssd": ".ssd",
-    "fast_style": ".fast_style",
-    **dict.fromkeys(("dcgan", "dcgan_all"), ".dcgan"),
-    **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".convnet"),
-    "recom": ".recom",
-    "bert": ".fused.bert",
-    "transformer": ".fused.transformer",
-    **dict.fromkeys(("mobilenet_v3_small", "mobilenet_v3_large", "resnet"), ".fused.images"),
-    **dict.fromkeys(("pointnet_cls", "pointnet_seg"), ".fused.pointnet"),
-    "imagenet-resnet50": ".imagenet_resnet50",
-    **{name: f".suite2026.{name}" for name in _TODAY},
+    **dict.fromkeys(("toy_reg", "toy_lstm", "vae", "reso"), ".first_workloads"),
+    **dict.fromkeys(("wlm", "wlmfp16", "translator"), ".recurrent"),
+    **dict.fromkeys(("loader", "imagenet-resnet50"), ".imagenet"),
+    **dict.fromkeys(("ssd", "detector"), ".detection"),
+    **dict.fromkeys(("recom", "dcnv2"), ".recommendation"),
+    **dict.fromkeys(("cart", "atari", "ppo"), ".reinforcement"),
+    **dict.fromkeys(("fast_style", "dcgan", "dcgan_all"), ".photographs"),
+    **dict.fromkeys(("convnet", "convnet_fp16", "convnet_distributed", "convnet_distributed_fp16"), ".photographs"),
+    **dict.fromkeys(
+        ("bert", "transformer", "mobilenet_v3_small", "mobilenet_v3_large", "resnet", "pointnet_cls", "pointnet_seg"),
+        ".fused",
+    ),
+    **{name: f".suite2026.{name}" for name in ("conformer", "dino")},
+    **dict.fromkeys(("dpo", "grpo"), ".suite2026.preferences"),
+    **dict.fromkeys(("molecules", "rgat"), ".suite2026.graphs"),
+    **dict.fromkeys(("gpt", "lora", "moe", "mamba"), ".suite2026.language"),
+    **dict.fromkeys(("vit", "convnext", "dit", "unet"), ".suite2026.vision"),
 }
 # Why there is no array or sweep of these; known without their modules, of which a list of names imports none.
 _SPREAD = "is one model on every device, which is not swept"

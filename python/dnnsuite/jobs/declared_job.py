@@ -19,7 +19,7 @@ from ._job import Job, JobConfig, option, register
 from .workload import MAKES_BATCHES, Made, Workload, models
 
 if TYPE_CHECKING:
-    from .model_parts import Batch, Trainee, Training
+    from .model_parts import ArrayTraining, Batch, PlainTraining, Trainee
 
 _AS_PRESET = {"": "default", "baselines": "default", "fast": "default", "smoke": "quick"}  # of the suite of 2019
 _STEADY = 2**31 - 1  # steps after which a loss scale grows that is given
@@ -52,7 +52,7 @@ class DeclaredJob(Job):
         self.hyper = {name: list(config.hyper.get(name, [value] * config.models)) for name, value in own.items()}
         self.batches: Any = None  # the training data, Batches or Rollouts, once they are loaded
         self._held: list[Batch] = []
-        self._training: Training | None = None
+        self._training: PlainTraining | ArrayTraining | None = None
         self._files: Any = None
         self.iteration = 0  # number of steps made; the next one takes the batch of this index
         quick = workload.presets["default"]
@@ -153,7 +153,7 @@ class DeclaredJob(Job):
         return _fuse.fuse(built, seeds=seeds, unfused=[f"model.{name}" for name in self.config.unfused])
 
     @property
-    def training(self) -> Training:
+    def training(self) -> PlainTraining | ArrayTraining:
         """The training of the model, or of the array; its optimizers, schedules and steps."""
         assert self._training is not None, "setup was not called"
         return self._training
@@ -303,9 +303,7 @@ class DeclaredJob(Job):
     @property
     def audits_passed(self) -> int:
         """Replayed steps of an array that passed an audit, bit for bit; 0 for a model alone."""
-        from .model_parts import ArrayTraining
-
-        return self.training.runner.audits_passed if isinstance(self.training, ArrayTraining) else 0
+        return self.training.audits_passed
 
     @property
     def items_per_step(self) -> int:

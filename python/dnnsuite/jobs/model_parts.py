@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -39,29 +39,10 @@ class Trainee(torch.nn.Module):
         return valued(self._calls[call], self._calls[call](self.model, *batch), batch)
 
 
-class Training(Protocol):
-    """The training of one model or of an array: optimizers and schedules of its parts, and its steps."""
-
-    optimizers: list[Any]
-    schedules: list[Any]
-
-    @property
-    def skipped(self) -> int:
-        """Number of updates that loss scaling has left out; 0 where nobody counts them."""
-
-    def step(self, batch: Batch) -> None: ...
-    def losses(self) -> torch.Tensor:
-        """Losses `[models]` of the last step, those of a model's parts added up."""
-
-    def synchronize(self) -> None: ...
-    def close(self) -> None: ...
-    @property
-    def settled(self) -> bool: ...
-
-
 class _AtOnce:
     """Base of what has made its step when the call returns."""
 
+    audits_passed = 0
     settled = True
 
     def synchronize(self) -> None: ...
@@ -69,7 +50,7 @@ class _AtOnce:
 
 
 class PlainTraining(_AtOnce):
-    """One plain model."""
+    """One plain model: optimizers and schedules of its parts, and its steps."""
 
     def __init__(self, job: DeclaredJob, trainee: Trainee, hyper: Values) -> None:
         self._job = job
@@ -91,6 +72,7 @@ class PlainTraining(_AtOnce):
         _after_step(self._job)
 
     def losses(self) -> torch.Tensor:
+        """Losses `[models]` of the last step, those of a model's parts added up."""
         return self._last.sum().reshape(1)
 
 
@@ -144,6 +126,8 @@ class _PlainPart:
 class ArrayTraining:
     """B models at once. Each goes through all parts of a step without a wait for the others."""
 
+    skipped = 0  # updates that loss scaling has left out, which nobody counts
+
     def __init__(self, job: DeclaredJob, array: Any, plain: Trainee) -> None:
         self._B, self._job = job.config.B, job
         names = list(job.workload.parts())
@@ -166,10 +150,6 @@ class ArrayTraining:
             )  # fmt: skip
         self._last: Any = None
 
-    @property
-    def skipped(self) -> int:
-        return 0
-
     def step(self, batch: Batch) -> None:
         self._last = self.runner.step(*(_fuse.stack(x, self._B) for x in batch))
         for schedule in self._by_steps:
@@ -189,6 +169,10 @@ class ArrayTraining:
     def settled(self) -> bool:
         return self.runner.settled
 
+    @property
+    def audits_passed(self) -> int:
+        return self.runner.audits_passed
+
     def close(self) -> None:
         self.runner.close()
 
@@ -199,8 +183,6 @@ class _EagerSteps(_AtOnce):
     Raises:
         InvalidArgument: the workload trains parts in turn, or with a scale of the loss.
     """
-
-    audits_passed = 0
 
     def __init__(
         self, array: Any, optimizers: list[Any], losses: list[Any], scalers: list[Any], clip: Any, workload: Workload

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .._lazy import Late, torch
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, check_choice, did_you_mean
 
 if TYPE_CHECKING:
     from .. import models as models
@@ -461,10 +461,7 @@ class Workload:
         Raises:
             InvalidArgument: no preset has the name; the message has the nearest one.
         """
-        if name not in PRESETS:
-            raise InvalidArgument(
-                f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}{did_you_mean(name, PRESETS)}"
-            )
+        check_choice("unknown preset", name, PRESETS)
         other = BASELINES if name == "paper" and BASELINES in self.presets else "default"
         return self.presets.get(name, self.presets[other]).on(device)
 

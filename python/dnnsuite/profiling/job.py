@@ -16,7 +16,7 @@ from .._runs.rates import write_samples
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings, TurnTaker
 from ..timing import now_ns
-from ..workflow.clocks import clock_for
+from ..workflow.tasks import clock_for
 
 if TYPE_CHECKING:
     from ..profiler import Schedule

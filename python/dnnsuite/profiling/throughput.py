@@ -31,7 +31,7 @@ from .._runs.turn_workers import TurnWorkers
 from .._runs.turns import Goal, Rounds
 from .._shown import rate as shown_rate
 from ..workflow.common_settings import text_of
-from ..workflow.metrics import measured
+from ..workflow.outputs import measured
 from .throughput_request import Request
 
 FOLDER, TABLE = "throughput_data", "throughput.csv"

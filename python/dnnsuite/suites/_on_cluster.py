@@ -11,8 +11,8 @@ from .._files import write_text
 from .._runs.folder import SUITE_FILE
 from .._runs.reading import read_runs
 from ..cluster import Part, run_parts
+from ._records import summary_line, total_line
 from ._run import run_suite
-from ._seed_format import summary_line, total_line
 from ._settings import SuiteSettings
 from ._suite import resolve
 

@@ -21,12 +21,9 @@ from ..errors import InvalidArgument
 from ..pin import Partition, Plan, Topology
 from ._runner import Runner, orders
 from ._screen import Screen
-from ._settings import SuiteSettings
-from ._shares import plan_of
+from ._settings import SuiteSettings, plan_of
 from ._suite import Suite, code_of, identity_of_entries, resolve
 from .entry import SuiteEntry
-
-__all__ = ["SUITE_FILE", "Finished", "prepare", "run", "run_suite"]
 
 _MAY_CHANGE = ("repeat", "timeout_s", "allow_changed")  # by --resume
 

@@ -27,13 +27,10 @@ from ..jobs.cards import version_of
 from ..pin import Partition, Slot
 from ..profiler.monitor import Monitor
 from ._page_cache import before_run, unused_dataroot
-from ._records import ended_run, missing_run, run_name
+from ._records import ended_run, missing_run, run_name, summary_line, total_line, write_failure, write_reports
 from ._screen import Screen
-from ._seed_format import summary_line, total_line
-from ._settings import SuiteSettings
-from ._shares import processes_of, seed_of, threads_of, uuids_of
+from ._settings import SuiteSettings, processes_of, seed_of, threads_of, uuids_of
 from ._suite import Suite
-from ._summary import write_failure, write_reports
 from .entry import SuiteEntry
 
 if TYPE_CHECKING:

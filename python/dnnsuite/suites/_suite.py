@@ -16,11 +16,9 @@ from .._runs.identity import Identity, identity_of
 from .._runs.spec import import_plugins
 from .._runs.words import choose_device
 from ..errors import Error, InvalidArgument, did_you_mean, some_of
-from ._flags import JobFlags, settings_of
-from .entry import SuiteEntry
-from .jobs_file import Definition, expand, read_jobs_file
+from .entry import JobFlags, SuiteEntry, settings_of
+from .jobs_file import Definition, expand, read_jobs_file, read_suite
 from .mila import FAST, SUITES, job_of_command, script_of, unit_of
-from .suite_file import read_suite
 
 SOURCES = ("auto", "real", "synthetic")
 PRESETS = ("smoke", "fast", "baselines", "quick", "default", "paper")

@@ -20,11 +20,8 @@ from .._runs.rates import write_samples
 from .._runs.record import MISSED
 from .._runs.spec import WorkerSpec
 from .._runs.worker import Siblings, leads
-from ._does_train import check_training, fingerprints
-from ._environment import environment, hashes
-from ._figures import figures, samples
-from ._method import Observations, observe
-from ._seed_format import RULE, eta_line, header, report_json, seed_report
+from ._method import Observations, check_training, environment, figures, fingerprints, hashes, observe, samples
+from ._records import RULE, eta_line, header, report_json, seed_report
 from .mila import unit_of
 
 if TYPE_CHECKING:

@@ -12,23 +12,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazy
-from .configurations import SHIPPED as SHIPPED
-from .configurations import configuration as configuration
-from .configurations import configurations as configurations
+from .settings import SHIPPED as SHIPPED
+from .settings import configuration as configuration
+from .settings import configurations as configurations
 
 if TYPE_CHECKING:
-    from .array import ExperimentArray
-    from .checkpoints import BadCheckpoint, load_model
-    from .experiment import Experiment, ProfileWindow, experiment_of
+    from .array import VARYING, ExperimentArray, array_of, data_of, varied
+    from .experiment import Experiment, ProfileWindow, TopK, experiment_of
     from .experiment_run import Trained, run
     from .history import read_metrics
     from .job import array_of_job, experiment_of_job, values_of_job
-    from .metrics import TopK
+    from .saver import BadCheckpoint, load_model
     from .schedules import PerEpoch, SteppedWarmup, WarmupPlateau
     from .settings import Settings
     from .sources import Data, find_data
     from .validation import evaluate
-    from .vary import VARYING, array_of, data_of, varied
 
 __all__ = [
     "SHIPPED", "VARYING", "BadCheckpoint", "Data", "Experiment", "ExperimentArray", "PerEpoch", "ProfileWindow",
@@ -40,17 +38,15 @@ __all__ = [
 __getattr__, __dir__ = lazy(
     __name__,
     {
-        ".array": "ExperimentArray",
-        ".checkpoints": "BadCheckpoint load_model",
-        ".experiment": "Experiment ProfileWindow experiment_of",
+        ".array": "ExperimentArray VARYING array_of data_of varied",
+        ".experiment": "Experiment ProfileWindow TopK experiment_of",
+        ".experiment_run": "Trained run",
         ".history": "read_metrics",
         ".job": "array_of_job experiment_of_job values_of_job",
-        ".metrics": "TopK",
-        ".experiment_run": "Trained run",
+        ".saver": "BadCheckpoint load_model",
         ".schedules": "PerEpoch SteppedWarmup WarmupPlateau",
         ".settings": "Settings",
         ".sources": "Data find_data",
         ".validation": "evaluate",
-        ".vary": "VARYING array_of data_of varied",
     },
 )

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import nn
@@ -14,17 +14,38 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
 from .._runs.identity import Identity, identity_of
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, check_choice
 from ..models import ResNet50
 from .lines import LINES
-from .metrics import TopK
-from .order import Order
+from .loading import Order
 from .schedules import Schedule, SteppedWarmup, WarmupPlateau, tbd_pytorch, tbd_tf2
 from .settings import Settings
 from .sources import Data, compared
-from .until import Until
 
-__all__ = ["Experiment", "Metrics", "ProfileWindow", "experiment_of"]
+if TYPE_CHECKING:
+    from .record import Until
+
+
+class TopK:
+    """Number of samples whose label is among the k highest scores, for several k.
+
+    Attributes:
+        names: acc1, acc5, … in the order of the counts.
+    """
+
+    def __init__(self, ks: Sequence[int] = (1, 5)) -> None:
+        self.ks = tuple(ks)
+        self.names = tuple(f"acc{k}" for k in ks)
+
+    def __repr__(self) -> str:
+        return f"TopK({self.ks})"
+
+    def __call__(self, outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Scores `[..., N, C]` and labels `[N]` → counts float64 `[len(names), ...]`."""
+        most = min(max(self.ks), outputs.shape[-1])
+        hits = outputs.topk(most, dim=-1).indices == labels[:, None]
+        return torch.stack([hits[..., :k].sum((-2, -1)) for k in self.ks]).double()
+
 
 _PRECISIONS = ("fp32", "bf16", "fp16")
 
@@ -117,13 +138,8 @@ class Experiment:
         for name in ("epochs", "batch_size", "valid_batch_size", "log_every"):
             if getattr(self, name) < 1:
                 raise InvalidArgument(f"{name} is {getattr(self, name)}: must be at least 1")
-        if self.precision not in _PRECISIONS:
-            hint = did_you_mean(self.precision, _PRECISIONS)
-            raise InvalidArgument(f"precision {self.precision!r}; accepted: {', '.join(_PRECISIONS)}{hint}")
-        if self.lines not in LINES:
-            raise InvalidArgument(
-                f"lines {self.lines!r}; accepted: {', '.join(LINES)}{did_you_mean(self.lines, LINES)}"
-            )
+        check_choice("precision", self.precision, _PRECISIONS)
+        check_choice("lines", self.lines, LINES)
         for part in ("train", "valid"):
             if not len(getattr(self.data, part)):
                 raise InvalidArgument(f"{self.data.source} has no samples in its {part} part")

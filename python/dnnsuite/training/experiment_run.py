@@ -26,18 +26,14 @@ from .._runs.words import choose_device
 from ..cluster import adopt_step
 from ..errors import Error, InvalidArgument
 from .array import ExperimentArray
-from .checkpoints import CHECKPOINT, BadCheckpoint, read_checkpoint
+from .array_stepper import speedup
 from .experiment import Experiment
-from .history import EventFiles, Row
-from .log import Log
+from .history import EventFiles, Row, save_models
+from .lines import Log, Watch
 from .loop import Loop, Stopped
-from .models_file import save_models
 from .processes import Processes
 from .record import record_of
-from .speedup import speedup
-from .watch import Watch
-
-__all__ = ["RESUME", "TRAINING_FILE", "Trained", "run"]
+from .saver import CHECKPOINT, BadCheckpoint, read_checkpoint
 
 TRAINING_FILE = "training.json"
 RESUME = ("never", "auto")

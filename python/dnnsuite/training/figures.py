@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._files import read_json
 from .._runs.reading import RUN_FILE, read_run
-from ..errors import InvalidArgument, did_you_mean, some_of
+from ..errors import InvalidArgument, check_choice, did_you_mean, some_of
 from ..plots import Drawn, save
 from .history import METRICS_FILE, MODEL, Row, read_metrics, save_rows
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ..plots import Request
-
-__all__ = ["REFERENCE", "curves", "drawn"]
 
 REFERENCE = Path(__file__).parent / "configurations" / "sc20_curves.json"  # of CIFAR-100, on V100s
 
@@ -47,8 +45,7 @@ def curves(
         InvalidArgument: `against` is neither, or a run has no such metric.
         Error: a run's metrics.csv is missing or damaged.
     """
-    if against not in _AXES:
-        raise InvalidArgument(f"against is {against!r}; accepted: {', '.join(_AXES)}{did_you_mean(against, _AXES)}")
+    check_choice("against is", against, _AXES)
     if ax is None:
         from matplotlib.figure import Figure
 

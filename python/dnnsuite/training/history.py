@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Epochs of a run as they end: metrics.csv always, TensorBoard's event files where it is installed."""
+"""Epochs of a run: its place in them, and their files: metrics.csv always, models.csv of an array, TensorBoard's event
+files where it is installed.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._files import whole_lines, write_text
+from .._runs.rates import Sample
 from ..errors import Error, reason
 
-__all__ = [
-    "METRICS_FILE", "MODEL", "TENSORBOARD_FOLDER", "EventFiles", "Row", "read_metrics", "read_rows", "save_metrics",
-    "save_rows",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from .array import ExperimentArray
 
 METRICS_FILE, TENSORBOARD_FOLDER = "metrics.csv", "tb_logs"
 MODEL = "model"  # column of an array's models, by number
@@ -106,3 +109,119 @@ class EventFiles:
         """Close the files."""
         for writer in self._writers:
             writer.close()
+
+
+@dataclass
+class Position:
+    """Place in a run: `epoch` is the one under way, from 0; `iteration` the next in it; `step` over the run.
+
+    Attributes:
+        seconds: seconds of training in this epoch.
+        minutes: minutes since the run began, validation included.
+        best: the best score of each model so far, by its number.
+        history: a row per epoch and model.
+        samples: windows of training, for the rate of the whole run.
+    """
+
+    epoch: int = 0
+    iteration: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    minutes: float = 0.0
+    best: dict[int, float] = field(default_factory=dict)
+    history: list[Row] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+
+    def improved(self, model: int, score: float) -> bool:
+        """Note a model's score; True if it is the best so far."""
+        better = score > self.best.get(model, -math.inf)
+        if better:
+            self.best[model] = score
+        return better
+
+    def of_model(self, model: int) -> dict[str, Any]:
+        """Place of one model, as the checkpoint of a run of one model holds it; windows of an array are no model's."""
+        rows = [_without_model(row) for row in self.history if row.get(MODEL, model) == model]
+        own = any(MODEL in row for row in self.history)
+        samples = [] if own else [list(sample) for sample in self.samples]
+        return {
+            **vars(self), "best": self.best.get(model, -math.inf), "history": rows, "samples": samples
+        }  # fmt: skip
+
+    def of_all(self) -> dict[str, Any]:
+        """Place of all models of an array, as its checkpoint holds it."""
+        history, samples = [dict(row) for row in self.history], [list(sample) for sample in self.samples]
+        return {**vars(self), "best": dict(self.best), "history": history, "samples": samples}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Position:
+        """Return the position that :meth:`of_model` or :meth:`of_all` made."""
+        best = state["best"]
+        samples = [Sample(*each) for each in state.get("samples", ())]
+        best = dict(best) if isinstance(best, dict) else {0: best}
+        return cls(**{**state, "best": best, "samples": samples})
+
+    def rows(self, models: Sequence[int]) -> list[Row]:
+        """Return the rows of the last epoch that these models ended."""
+        return self.history[-len(models) :] if models else []
+
+
+def _without_model(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != MODEL}
+
+
+MODELS_FILE = "models.csv"
+
+
+def model_rows(array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Return a row per model: number, name, settings that differ, epochs, metrics of its last epoch, best accuracy,
+    status."""
+    own = [each.identity for each in array.experiments]
+    differ = [key for key in own[0] if any(each.get(key) != own[0][key] for each in own)]
+    rows = []
+    for number, name in enumerate(array.names):
+        mine = [row for row in history if row[MODEL] == number]
+        row: dict[str, Any] = {"model": number, "name": name} | {key: own[number].get(key) for key in differ}
+        row["epochs"] = len(mine)
+        for column in (column for column in history[-1] if column.endswith("/valid")) if history else ():
+            if not column.startswith("seconds"):
+                row[column] = mine[-1][column] if mine else ""
+        if history and "acc1/valid" in history[-1]:
+            row["acc1/valid/best"] = max((each["acc1/valid"] for each in mine), default="")
+        row["status"] = ended.get(number, "ok")
+        rows.append(row)
+    return rows
+
+
+def save_models(folder: Path, array: ExperimentArray, history: Sequence[Row], ended: Mapping[int, str]) -> None:
+    """Write `models.csv`: a row for each model of an array.
+
+    Args:
+        folder: directory of the run.
+        array: the experiments.
+        history: a row per epoch and model.
+        ended: models that ended before the others, with the reason.
+    """
+    save_rows(folder / MODELS_FILE, model_rows(array, history, ended))
+
+
+def read_models(folder: Path) -> list[dict[str, Any]]:
+    """Read the rows of an array's `models.csv`; numbers as numbers, missing values as empty text.
+
+    Raises:
+        Error: it is missing or damaged; the message names it.
+    """
+    path = folder / MODELS_FILE
+    rows = read_rows(path, _value)
+    if not rows or not {"model", "name", "status"} <= rows[0].keys():
+        raise Error(f"{path}: no models in it")
+    return rows
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

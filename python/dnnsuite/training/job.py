@@ -26,12 +26,10 @@ from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import MAKES_BATCHES, valued
 from .array import ExperimentArray
 from .experiment import Experiment
-from .order import Order
+from .loading import Order
+from .record import Until
 from .schedules import PerEpoch, Schedule
 from .sources import Data
-from .until import Until
-
-__all__ = ["JobExperiment", "array_of_job", "experiment_of_job"]
 
 _HELD_OUT = 1_000_000  # index of the first batch for validation, where a workload holds none out
 _BATCHES = 4  # of a validation, where a workload has no metric
@@ -160,28 +158,15 @@ class _Metric:
         return outputs[1 : 1 + len(self.names)].double()
 
 
-class _BySteps:
+class _BySteps(Schedule):
     """Rates of each step by a workload's `rate`."""
 
     def __init__(self, workload: Workload, optimizer: Optimizer, steps: int) -> None:
-        self._factor, self._optimizer, self._steps = workload.factor, optimizer, steps
-        self._peaks = [group["lr"] for group in optimizer.param_groups]
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Do nothing: rates change with the steps."""
+        super().__init__(optimizer)
+        self._factor, self._steps = workload.factor, steps
 
     def begin_step(self, step: int) -> None:
-        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
-            group["lr"] = peak * self._factor(step, self._steps)
-
-    def end_epoch(self, epoch: int, valid_loss: float) -> None:
-        """Do nothing: rates change with the steps."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"peaks": self._peaks}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._peaks = state["peaks"]
+        self._set(self._factor(step, self._steps))
 
 
 def values_of_job(

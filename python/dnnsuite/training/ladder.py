@@ -22,18 +22,15 @@ from .._runs.turns import FEWEST_PAIRS, Block, Goal, Known, Rounds
 from .._runs.words import choose_device
 from .._shown import interval, number, ratio
 from .._torch_threads import torch_threads
-from ..errors import InvalidArgument, did_you_mean
+from ..errors import InvalidArgument, check_choice
 from .experiment import Experiment, experiment_of
 from .history import save_rows
 from .job import experiment_of_job, optimised_job
-from .order import share_of
-from .phases import PHASES, Phases
+from .loading import share_of
 from .processes import Processes
 from .settings import Settings
 from .sources import Data
-from .stepper import Stepper
-
-__all__ = ["LADDER_FILE", "RUNGS", "Rung", "Rungs", "climb", "of_configuration", "of_job", "save_ladder", "table"]
+from .stepper import PHASES, Phases, Stepper
 
 Rungs = Callable[[str, Mapping[str, bool], str], Experiment]
 Blocks = Mapping[str, Sequence[Any]]  # of each rung, for each round [iterations per second, what disturbed it], or None
@@ -212,8 +209,7 @@ def _continued(before: Blocks, ready: Sequence[Rung], goal: Goal) -> Rounds[str]
 
 def _check(rungs: Sequence[str], rounds: int, steps: int) -> None:
     for name in rungs:
-        if name not in RUNGS:
-            raise InvalidArgument(f"unknown rung {name!r}; accepted: {', '.join(RUNGS)}{did_you_mean(name, RUNGS)}")
+        check_choice("unknown rung", name, RUNGS)
     if not rungs or len(set(rungs)) != len(rungs):
         raise InvalidArgument(f"rungs {', '.join(rungs) or 'none'}: each once, and at least one")
     if rounds < FEWEST_PAIRS or steps < 1:

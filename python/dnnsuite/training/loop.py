@@ -13,24 +13,16 @@ from .._runs.interrupts import pending
 from .._runs.rates import Sample
 from .._shown import rate as shown_rate
 from .array import ExperimentArray
-from .array_stepper import ArrayStepper
-from .checkpoints import State
+from .array_stepper import STEPS, Alone, ArrayStepper
 from .experiment import Experiment
-from .feed import Feed
-from .history import MODEL, EventFiles, Row, save_metrics
-from .lines import LINES, Window
-from .log import Log
-from .phases import Phases
-from .position import Position
+from .history import MODEL, EventFiles, Position, Row, save_metrics
+from .lines import LINES, Log, Window
+from .loading import Feed
 from .processes import Processes
-from .saver import ArraySaver, Saver
-from .speedup import STEPS, Alone
-from .stepper import Stepper
-from .tally import Tally
-from .until import arrivals
+from .record import arrivals
+from .saver import ArraySaver, Saver, State
+from .stepper import Phases, Stepper, Tally
 from .validation import validate
-
-__all__ = ["Loop", "Stopped"]
 
 Means = dict[str, float]
 

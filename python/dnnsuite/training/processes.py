@@ -14,8 +14,6 @@ from torch import distributed as group
 from ..errors import Error
 from ..jobs.distributed import Place, device_of, join, place_of
 
-__all__ = ["Processes"]
-
 T = TypeVar("T")
 
 # gloo tells so of a process that is gone; NCCL and the store have errors of their own.

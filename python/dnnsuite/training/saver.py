@@ -1,38 +1,141 @@
 # SPDX-License-Identifier: MIT
-"""Files that a run is resumed from: the checkpoint, the best model's, and of an array those of each model."""
+"""Files that a run is resumed from: the checkpoint, the best model's, and of an array those of each model.
+
+A checkpoint is the whole state of a run in one file, whole or absent, read without unpickling objects.
+"""
 
 from __future__ import annotations
 
+import pickle
+import random
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from torch import nn
 
 from .._files import OutputError
 from .._runs.identity import Identity, check_same
+from .._saved import load_tensors, save_tensors
 from .._seeds import seed_all
-from .array import ExperimentArray
-from .array_stepper import ArrayStepper
-from .checkpoints import (
-    BEST,
-    CHECKPOINT,
-    BadCheckpoint,
-    State,
-    check_fits,
-    random_state,
-    save_checkpoint,
-    set_random_state,
-)
-from .experiment import Experiment
-from .history import MODEL
-from .position import Position
-from .processes import Processes
-from .speedup import Alone
-from .stepper import Stepper
+from ..errors import Error
+from .history import MODEL, Position
 
-__all__ = ["MODELS_FOLDER", "ArraySaver", "Saver", "refuse_array"]
+if TYPE_CHECKING:
+    from .array import ExperimentArray
+    from .array_stepper import Alone, ArrayStepper
+    from .experiment import Experiment
+    from .processes import Processes
+    from .stepper import Stepper
+
+CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
+FORMAT, VERSION = "dnnsuite training", 1
+
+State = dict[str, Any]
+
+
+class BadCheckpoint(Error):
+    """Raised for a checkpoint that is damaged, or that belongs to something else."""
+
+
+def save_checkpoint(path: Path, state: State) -> None:
+    """Write a checkpoint whole or not at all; it is on the disk when this returns.
+
+    Args:
+        state: tensors, numbers, texts, and lists and dicts of them.
+
+    Raises:
+        OutputError: the disk is full, say; the checkpoint that was there before stays.
+    """
+    save_tensors(path, {"format": FORMAT, "version": VERSION, **state})
+
+
+def read_checkpoint(path: Path, device: torch.device | str = "cpu") -> State:
+    """Return the state in a file.
+
+    Raises:
+        BadCheckpoint: it is missing, damaged, or no checkpoint of a training run; the message names it.
+    """
+    try:
+        state = load_tensors(path, device)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise BadCheckpoint(f"{path} cannot be read as a checkpoint: {_first_line(error)}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise BadCheckpoint(f"{path} is not a checkpoint of a training run")
+    if state["version"] > VERSION:
+        raise BadCheckpoint(f"{path} is of version {state['version']}, newer than {VERSION}: upgrade dnnsuite")
+    return state
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def load_model(path: str | Path, model: nn.Module) -> nn.Module:
+    """Load the parameters and buffers in a checkpoint into `model`, and return it.
+
+    Args:
+        path: checkpoint.pt or best.pt of a run.
+        model: module of the same architecture.
+
+    Raises:
+        BadCheckpoint: the file is damaged, or belongs to another model; `model` is not changed.
+    """
+    state = read_checkpoint(Path(path))
+    check_fits(Path(path), state, model)
+    model.load_state_dict(state["model"])
+    return model
+
+
+def check_fits(path: Path, state: State, model: nn.Module) -> None:
+    """Compare a checkpoint's parameters with a model's.
+
+    Raises:
+        BadCheckpoint: a name or a shape differs; the first is named.
+    """
+    own, saved = model.state_dict(), state["model"]
+    for name in [*own, *saved]:
+        if name not in saved or name not in own:
+            where = "this model" if name in own else "the checkpoint"
+            raise BadCheckpoint(f"{path} is of another model: only {where} has {name}")
+        if own[name].shape != saved[name].shape:
+            shapes = f"{list(saved[name].shape)}, {list(own[name].shape)} in this model"
+            raise BadCheckpoint(f"{path} is of another model: {name} has the shape {shapes}")
+
+
+def random_state(device: torch.device) -> State:
+    """Return the generators of this process that a model may draw from, as a checkpoint holds them."""
+    name, keys, place, has_gauss, gauss = np.random.get_state()
+    state: State = {
+        "torch": torch.get_rng_state(),
+        "numpy": [
+            str(name), torch.from_numpy(np.array(keys, np.int64)), int(place), int(has_gauss), float(gauss),
+        ],
+        "python": _listed(random.getstate()),
+    }  # fmt: skip
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: State, device: torch.device) -> None:
+    """Put back what :func:`random_state` took."""
+    torch.set_rng_state(state["torch"].cpu())
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), *rest))
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"].cpu(), device)
+
+
+def _listed(state: Any) -> list[Any]:
+    version, numbers, gauss = state
+    return [version, list(numbers), gauss]
+
 
 MODELS_FOLDER = "models"
 # Parts that are of no account to the state of optimizer and schedule.
@@ -52,50 +155,64 @@ def refuse_array(path: Path, state: State) -> None:
         )
 
 
-class Saver:
-    """Checkpoints of a run of one model.
+class _Savers:
+    """Base of the savers of one model and of an array.
 
     Attributes:
         changed: differences when the run was resumed, as sentences by name.
 
     Args:
+        experiments: those of each model.
         folder: directory of the run; None in processes that write nothing.
     """
 
-    def __init__(self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None) -> None:
-        self._experiment, self._stepper = experiment, stepper
-        self._processes, self._folder = processes, folder
+    def __init__(self, experiments: Sequence[Experiment], folder: Path | None) -> None:
+        self._experiments, self._folder = experiments, folder
         self.changed: dict[str, str] = {}
 
     @cached_property
-    def _identity(self) -> Identity:
-        return self._experiment.whole_identity({})
+    def _identities(self) -> list[Identity]:
+        arrays: dict[int, Any] = {}
+        return [each.whole_identity(arrays) for each in self._experiments]
 
     @property
     def unknown(self) -> list[str]:
         """Values that decide the numbers and cannot be compared when the run is resumed."""
-        return self._identity.unknown
+        return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
 
     def last(self, model: int) -> Path | None:
         """Return the last checkpoint that was written of a model."""
-        path = self._folder / CHECKPOINT if self._folder else None
+        path = self._of_model(model, CHECKPOINT)
         return path if path is not None and path.is_file() else None
+
+    def _of_model(self, model: int, name: str) -> Path | None:
+        return self._folder / name if self._folder else None
+
+    def _place_of(self, model: int, at: Position, totals: Sequence[float], random: Sequence[State]) -> State:
+        """Return what a checkpoint of one model has beside the model's own state."""
+        return {
+            "random": random,
+            "position": at.of_model(model),
+            "totals": list(totals),
+            "identity": self._identities[model].to_dict(),
+            "changed": dict(self.changed),
+        }
+
+
+class Saver(_Savers):
+    """Checkpoints of a run of one model."""
+
+    def __init__(self, experiment: Experiment, stepper: Stepper, processes: Processes, folder: Path | None) -> None:
+        super().__init__([experiment], folder)
+        self._stepper, self._processes = stepper, processes
 
     def save(self, at: Position, totals: Sequence[Sequence[float]]) -> None:
         """Write the checkpoint; every process takes part."""
         own = self._processes.total(totals[0])
         random = self._processes.gathered(random_state(self._processes.device))
         state: State = self._stepper.state()
-        if self._folder is None:
-            return
-        state |= {
-            "random": random,
-            "position": at.of_model(0),
-            "totals": own,
-            "identity": self._identity.to_dict(),
-            "changed": dict(self.changed),
-        }
-        save_checkpoint(self._folder / CHECKPOINT, state)
+        if self._folder is not None:
+            save_checkpoint(self._folder / CHECKPOINT, state | self._place_of(0, at, own, random))
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
         """Write the model to its own file, as the best so far; every process takes part."""
@@ -111,7 +228,7 @@ class Saver:
         """
         refuse_array(path, state)
         check_fits(path, state, self._stepper.model)
-        new = check_same(path, state["identity"], self._identity, allowed)
+        new = check_same(path, state["identity"], self._identities[0], allowed)
         self.changed = dict(state.get("changed", {})) | new
         at = Position.from_state(state["position"])
         self._stepper.load(state, _losses(at) if new.keys() - _OF_STATE else None)
@@ -119,11 +236,11 @@ class Saver:
         if own < len(state["random"]):
             set_random_state(state["random"][own], self._processes.device)
         else:
-            seed_all(self._experiment.seed + own + at.step)
+            seed_all(self._experiments[0].seed + own + at.step)
         return at, [mine if self._processes.first else [0.0] * len(mine)]
 
 
-class ArraySaver:
+class ArraySaver(_Savers):
     """Checkpoints of an array: one of all models, to continue from, and one of each model, as its own run writes.
 
     Attributes:
@@ -139,26 +256,9 @@ class ArraySaver:
         device: torch.device,
         folder: Path | None,
     ) -> None:
-        self._experiment, self._stepper = experiment, stepper
-        self._device, self._folder = device, folder
+        super().__init__(experiment.experiments, folder)
+        self._stepper, self._device, self.alone = stepper, device, alone
         self.ended: dict[int, str] = {}
-        self.alone = alone
-        self.changed: dict[str, str] = {}
-
-    @cached_property
-    def _identities(self) -> list[Identity]:
-        arrays: dict[int, Any] = {}
-        return [each.whole_identity(arrays) for each in self._experiment.experiments]
-
-    @property
-    def unknown(self) -> list[str]:
-        """Values that decide the numbers and cannot be compared when the run is resumed."""
-        return list(dict.fromkeys(told for each in self._identities for told in each.unknown))
-
-    def last(self, model: int) -> Path | None:
-        """Return the last checkpoint that was written of a model."""
-        path = self._of_model(model, CHECKPOINT)
-        return path if path is not None and path.is_file() else None
 
     def _of_model(self, model: int, name: str) -> Path | None:
         return self._folder / MODELS_FOLDER / str(model) / name if self._folder else None
@@ -180,15 +280,8 @@ class ArraySaver:
             "changed": dict(self.changed),
         }
         for slot, model in enumerate(self._stepper.numbers):
-            own: State = {
-                **self._stepper.model_state(slot),
-                "random": random,
-                "position": at.of_model(model),
-                "totals": list(totals[slot]),
-                "identity": self._identities[model].to_dict(),
-                "changed": dict(self.changed),
-            }
-            self._write(model, CHECKPOINT, own)
+            own = self._place_of(model, at, totals[slot], random)
+            self._write(model, CHECKPOINT, self._stepper.model_state(slot) | own)
         save_checkpoint(self._folder / CHECKPOINT, state)  # last: it says that the others are of this moment
 
     def save_best(self, slot: int, epoch: int, valid: Mapping[str, float]) -> None:
@@ -213,9 +306,10 @@ class ArraySaver:
             BadCheckpoint: it is of one model, or of another one. InvalidArgument: it was made with other settings than
                 those `allowed`.
         """
+        now = self._experiments
         if "members" not in state:
-            raise BadCheckpoint(f"{path} is of one model, not of an array of {self._experiment.B}: leave out --vary")
-        then, now = state["identity"]["models"], self._experiment.experiments
+            raise BadCheckpoint(f"{path} is of one model, not of an array of {len(now)}: leave out --vary")
+        then = state["identity"]["models"]
         if len(then) != len(now):
             raise BadCheckpoint(f"{path} is of an array of {len(then)} models, and this one has {len(now)}")
         self.changed = dict(state.get("changed", {}))

@@ -7,16 +7,22 @@ each time: `Optimizer.load_state_dict` makes new ones.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-__all__ = ["PerEpoch", "Schedule", "SteppedWarmup", "WarmupPlateau", "tbd_pytorch", "tbd_tf2"]
 
+class Schedule:
+    """Base of schedules, which set the learning rates of an optimizer during a run. Epochs and steps count from 0.
 
-class Schedule(Protocol):
-    """Schedule that sets the learning rates of an optimizer during a run. Epochs and steps count from 0."""
+    Args:
+        optimizer: optimizer whose groups have the learning rates after warm-up, the peaks.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self._optimizer = optimizer
+        self._peaks = [group["lr"] for group in optimizer.param_groups]
 
     def begin_epoch(self, epoch: int) -> None:
         """Set the rates of an epoch; called before its first step."""
@@ -29,12 +35,19 @@ class Schedule(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the numbers and texts that :meth:`load_state_dict` takes."""
+        return {"peaks": self._peaks}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from `state`; the learning rates are in the optimizer's own state."""
+        self._peaks = list(state["peaks"])
+
+    def _set(self, factor: float) -> None:
+        """Give each group this part of its peak."""
+        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = peak * factor
 
 
-class WarmupPlateau:
+class WarmupPlateau(Schedule):
     """SC20's schedule: lr·(e+1)/warmup_epochs in epoch e of the warm-up; later epochs follow the validation loss.
 
     Args:
@@ -44,8 +57,8 @@ class WarmupPlateau:
     """
 
     def __init__(self, optimizer: Optimizer, warmup_epochs: int = 0, factor: float = 0.2, patience: int = 10) -> None:
-        self._optimizer, self._warmup = optimizer, warmup_epochs
-        self._peaks = [group["lr"] for group in optimizer.param_groups]
+        super().__init__(optimizer)
+        self._warmup = warmup_epochs
         self._plateau = ReduceLROnPlateau(optimizer, mode="min", factor=factor, patience=patience)
 
     def begin_epoch(self, epoch: int) -> None:
@@ -53,22 +66,19 @@ class WarmupPlateau:
             for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
                 group["lr"] = peak * (epoch + 1) / self._warmup
 
-    def begin_step(self, step: int) -> None:
-        """Do nothing, because rates change between epochs."""
-
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         if epoch >= self._warmup:
             self._plateau.step(valid_loss)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"plateau": self._plateau.state_dict(), "peaks": self._peaks}
+        return {"plateau": self._plateau.state_dict(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._plateau.load_state_dict(state["plateau"])
-        self._peaks = list(state["peaks"])
+        super().load_state_dict(state)
 
 
-class SteppedWarmup:
+class SteppedWarmup(Schedule):
     """A learning rate with a factor for each range of epochs, after a linear warm-up over steps.
 
     Args:
@@ -87,10 +97,9 @@ class SteppedWarmup:
         warmup_epochs: int = 0,
         late: bool = False,
     ) -> None:
-        self._optimizer, self._boundaries = optimizer, boundaries
-        self._steps_per_epoch, self._late = steps_per_epoch, int(late)
+        super().__init__(optimizer)
+        self._boundaries, self._steps_per_epoch, self._late = boundaries, steps_per_epoch, int(late)
         self._warmup_steps = warmup_epochs * steps_per_epoch
-        self._peaks = [group["lr"] for group in optimizer.param_groups]
 
     def factor(self, step: int) -> float:
         """Return the fraction of the peak learning rate at a step, counted from 0."""
@@ -102,22 +111,8 @@ class SteppedWarmup:
                 found = factor
         return found
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Do nothing, because rates are set before each step."""
-
     def begin_step(self, step: int) -> None:
-        factor = self.factor(step)
-        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
-            group["lr"] = peak * factor
-
-    def end_epoch(self, epoch: int, valid_loss: float) -> None:
-        """Do nothing, because the rate depends on the number of the step."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"peaks": self._peaks}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._peaks = list(state["peaks"])
+        self._set(self.factor(step))
 
 
 def tbd_pytorch(optimizer: Optimizer, steps_per_epoch: int) -> SteppedWarmup:
@@ -131,17 +126,11 @@ def tbd_tf2(optimizer: Optimizer, steps_per_epoch: int) -> SteppedWarmup:
     return SteppedWarmup(optimizer, steps_per_epoch, steps, warmup_epochs=5, late=True)
 
 
-class PerEpoch:
+class PerEpoch(Schedule):
     """A torch scheduler that is stepped once per epoch. ReduceLROnPlateau gets the validation loss."""
 
     def __init__(self, scheduler: LRScheduler) -> None:
         self._scheduler = scheduler
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Do nothing, because the scheduler steps at the end of an epoch."""
-
-    def begin_step(self, step: int) -> None:
-        """Do nothing, because the scheduler steps at the end of an epoch."""
 
     def end_epoch(self, epoch: int, valid_loss: float) -> None:
         if isinstance(self._scheduler, ReduceLROnPlateau):

@@ -1,24 +1,206 @@
 # SPDX-License-Identifier: MIT
-"""One step of an experiment on one device: forward, loss, backward, update; and the forward of validation."""
+"""One step of an experiment on one device: forward, loss, backward, update; and the forward of validation.
+
+Its parts are timed and shown to NVIDIA's tools in one epoch, without cost in the others. Losses and counts are summed
+over batches, and fetched from the device now and then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._files import write_text
 from .._seeds import seed_all
 from ..jobs.distributed import as_shared, parallel, sharded, whole
 from ..jobs.model_parts import split
-from .experiment import Experiment
-from .feed import Batch
-from .order import Share
-from .phases import Phases
-from .processes import Processes
-from .tally import Results
+from ..profiler import nvtx, window
+from ..timing import Spans
+from .loading import Batch, Share
 
-__all__ = ["Stepper", "autocast_of", "catch_up", "load_rows", "placed"]
+if TYPE_CHECKING:
+    from .experiment import Experiment
+    from .processes import Processes
+
+PHASES = ("data", "zero_grad", "forward/loss/backward", "optimizer.step")
+PHASES_FILE = "phases.csv"
+
+_NOTHING = nullcontext()
+_SPANS_PER_STEP = 8
+
+
+class Phases:
+    """Ranges PROFILE > epoch N > iteration i > the four `PHASES`, with the names of SC20's tutorial.
+
+    On a GPU the times are those of the device, by events: nothing is synchronised within an iteration.
+
+    Attributes:
+        data, zero_grad, compute, update: context managers around each part; they do nothing but in a profiled epoch.
+
+    Args:
+        steps: of the profiled epoch; 0 if none is profiled.
+        cuda: time on the device.
+    """
+
+    def __init__(self, steps: int, cuda: bool = False) -> None:
+        self._spans: Spans | None = None
+        if steps:
+            pairs = _SPANS_PER_STEP * steps if cuda else 0
+            self._spans = Spans(_SPANS_PER_STEP * steps, nvtx=nvtx.available(), cuda_pairs=pairs)
+        self._on = False
+        self._set()
+
+    def _set(self) -> None:
+        of = [self._spans.span(name) if self._on and self._spans is not None else _NOTHING for name in PHASES]
+        self.data: Any = of[0]
+        self.zero_grad: Any = of[1]
+        self.compute: Any = of[2]
+        self.update: Any = of[3]
+
+    @contextmanager
+    def profiled(self, epoch: int, on: bool) -> Iterator[None]:
+        """Context manager: one epoch (from 1), which tools see if `on`."""
+        if not on or self._spans is None:
+            yield
+            return
+        with ExitStack() as ranges:
+            ranges.enter_context(window.Window())
+            ranges.enter_context(_range("PROFILE"))
+            ranges.enter_context(_range(f"epoch {epoch}"))
+            self._on = True
+            self._set()
+            try:
+                yield
+            finally:
+                self._on = False
+                self._set()
+
+    @property
+    def on(self) -> bool:
+        """True within a profiled epoch."""
+        return self._on
+
+    def iteration(self, i: int) -> Any:
+        """Context manager: the range of one iteration."""
+        if not self._on or self._spans is None:
+            return _NOTHING
+        self._spans.step = i
+        return _range(f"iteration {i}")
+
+    def seconds(self) -> dict[str, list[float]]:
+        """Seconds of each phase in each profiled iteration; empty where none was profiled."""
+        if self._spans is None or not len(self._spans):
+            return {}
+        columns = self._spans.columns()
+        took_ns = columns.get("gpu_ns", columns["t1_ns"] - columns["t0_ns"])
+        return {name: (took_ns[columns["name"] == name] * 1e-9).tolist() for name in PHASES}
+
+    def save(self, folder: Path) -> None:
+        """Write `phases.csv`: a row per phase and iteration, in milliseconds."""
+        rows = [
+            f"{name},{i},{took * 1e3:.6g}" for name, all_s in self.seconds().items() for i, took in enumerate(all_s)
+        ]
+        if rows:
+            write_text(folder / PHASES_FILE, "\n".join(["phase,iteration,ms", *rows, ""]))
+
+
+def _range(name: str) -> Any:
+    return nvtx.range(name) if nvtx.available() else _NOTHING
+
+
+# Mean losses `[]` and counts `[n]` of a batch; of an array `[B]` and `[B, n]`. May wait for the step.
+Results = Callable[[], tuple[torch.Tensor, torch.Tensor]]
+
+_UNDER_WAY = 2  # steps that need not be done yet when another one is asked for
+
+
+class Tally:
+    """Sum of losses, counts of the metrics and number of samples of one process, for each model.
+
+    `add` only keeps tensors; :meth:`collect` fetches them, which waits for the device.
+
+    Attributes:
+        totals: sums for each model: loss, samples, counts.
+
+    Args:
+        names: names of the metrics.
+        models: trained at once.
+    """
+
+    def __init__(self, names: tuple[str, ...], models: int = 1) -> None:
+        self._names = names
+        self.totals = [[0.0] * (2 + len(names)) for _ in range(models)]
+        self._asked: deque[Results] = deque()
+        self._losses: list[torch.Tensor] = []
+        self._counts: list[torch.Tensor] = []
+        self._samples: list[int] = []
+
+    def __len__(self) -> int:
+        """Batches that were not collected yet."""
+        return len(self._samples)
+
+    def add(self, results: Results, samples: int) -> None:
+        """Take in the results of a batch of `samples` samples."""
+        self._asked.append(results)
+        self._samples.append(samples)
+        if len(self._asked) > _UNDER_WAY:
+            self._take()
+
+    def _take(self) -> None:
+        losses, counts = self._asked.popleft()()
+        self._losses.append(losses)
+        self._counts.append(counts)
+
+    def collect(self) -> list[float]:
+        """Add the kept batches to `totals`; return, by model, its first batch whose loss is not finite,
+        else infinity."""
+        first = [math.inf] * len(self.totals)
+        while self._asked:
+            self._take()
+        if not self._losses:
+            return first
+        shape = len(self._losses), len(self.totals)
+        losses = torch.stack(self._losses).view(shape).tolist()
+        counts = torch.stack(self._counts).view(*shape, len(self._names)).tolist()
+        for i, samples in enumerate(self._samples):
+            for model, totals in enumerate(self.totals):
+                if not math.isfinite(losses[i][model]):
+                    first[model] = min(first[model], i)
+                if samples:
+                    _add(totals, losses[i][model] * samples, samples, counts[i][model])
+        self._losses.clear()
+        self._counts.clear()
+        self._samples.clear()
+        return first
+
+    def since(self, before: Sequence[Sequence[float]]) -> dict[str, float]:
+        """Means of the first model over the batches since its totals were `before`."""
+        return self.means([now - then for now, then in zip(self.totals[0], before[0], strict=True)])
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Continue with these models only; everything must be collected."""
+        self.totals = [self.totals[slot] for slot in slots]
+
+    def means(self, totals: Sequence[float]) -> dict[str, float]:
+        """Mean loss and metrics of one model's totals over all processes."""
+        samples = totals[1] or math.nan
+        return {"loss": totals[0] / samples} | {
+            name: count / samples for name, count in zip(self._names, totals[2:], strict=True)
+        }
+
+
+def _add(totals: list[float], loss: float, samples: int, counts: Sequence[float]) -> None:
+    totals[0] += loss
+    totals[1] += samples
+    for place, count in enumerate(counts, 2):
+        totals[place] += count
+
 
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

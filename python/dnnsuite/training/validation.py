@@ -11,17 +11,12 @@ from typing import Any
 from .._runs.progress import Progress
 from .._runs.words import choose_device
 from .array_stepper import ArrayStepper
-from .checkpoints import check_fits, read_checkpoint
 from .experiment import Experiment
-from .feed import Feed
-from .lines import LINES, Lines, Window, accuracies
-from .log import Log
+from .lines import LINES, Lines, Log, Window, accuracies
+from .loading import Feed
 from .processes import Processes
-from .saver import refuse_array
-from .stepper import Stepper
-from .tally import Tally
-
-__all__ = ["evaluate", "validate"]
+from .saver import check_fits, read_checkpoint, refuse_array
+from .stepper import Stepper, Tally
 
 
 def validate(

@@ -21,13 +21,14 @@ from ..adapters.configs import Configs, configs_in, take_configs
 from ..adapters.texts import Texts
 from ..errors import InvalidArgument
 from ..nn.random_streams import seed_slots
-from .batches import arguments_of, side_by_side, stacked
-from .feeds import Feed
+from .feeds import Feed, arguments_of, side_by_side, stacked
 from .recipe import Recipe
 from .slots import (
+    TorchSchedules,
     advance,
     corner,
     follows,
+    follows_metric,
     load_state,
     rates_of,
     read_slot,
@@ -35,11 +36,8 @@ from .slots import (
     write_slot,
     write_values,
 )
-from .torch_schedules import TorchSchedules, follows_metric
 from .trainee import size_of
 from .trial import Trial
-
-__all__ = ["Evaluation", "TrialArray"]
 
 _LIGHT_BYTES = 2**22  # of parameters of a shard's models: less is mostly overhead, which one shard saves
 _UNREAD_STEPS = 4  # steps whose losses wait to be read

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""A sweep on several devices of one machine: a process on each, which share its directory, and this one that follows.
+"""Place of a sweep: no directory, one of its own, one that it shares with other processes, or one of processes on
+several devices of this machine, which this one follows.
 
-The processes are those of a shared sweep (`shared.py`): each plays the whole search and claims trials. The caller's own
-process claims none. It hears what they find, as each of them does of the others, shows the progress, calls the
-callbacks, and returns the whole sweep. A process is started fresh, not forked: a fork would survive neither CUDA nor
-OpenMP's threads. So what the caller gave is packed, functions of a notebook or a script by their code.
+The processes on devices are those of a shared sweep (`shared.py`): each plays the whole search and claims trials. The
+caller's own process claims none. It hears what they find, as each of them does of the others, shows the progress, calls
+the callbacks, and returns the whole sweep. A process is started fresh, not forked: a fork would survive neither CUDA
+nor OpenMP's threads. So what the caller gave is packed, functions of a notebook or a script by their code.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._files import OutputError, read_json
+from .._runs.folder import SWEEP_FILE, PlanFolder, joined, opened
 from .._runs.group import GroupOutcome
 from .._runs.identity import Identity
 from .._runs.interrupts import check
@@ -28,8 +31,13 @@ from .._runs.spec import WorkerSpec
 from .._runs.starters import OnShares, Share, failed_share
 from .._runs.turn_workers import run_group
 from ..errors import Error, InvalidArgument, Unavailable, reason
+from .algorithms import Algorithm, OptunaSearch
 from .arrays import Outcome
-from .shared import SharedEngine
+from .board import Board
+from .engine import Engine
+from .journal import FileJournal, TableJournal, database_of
+from .shared import TOGETHER_S, SharedEngine, SharedStore
+from .store import Asked, Store
 from .trial import Trial
 
 _FOLDER = "devices"  # below the sweep's, with the output of each process
@@ -222,3 +230,122 @@ def _pack(arguments: Mapping[str, Any], path: Path) -> None:
                     f"each device has its own process, and {name} cannot be sent there: {reason(own)}"
                 ) from error
         raise
+
+
+_JOURNAL = "journal.log"
+
+
+class Place:
+    """A sweep's directory, or none; it makes the store and the engine that belong to it.
+
+    Args:
+        asked: identity of the sweep, and names of parts that may differ when it is resumed.
+        board: board of the processes that share the directory, which is known to be the sweep's.
+        changed: differences of a shared directory when it was joined, as sentences by name.
+        kind: engine of this process; None for that of one alone.
+    """
+
+    def __init__(
+        self,
+        folder: PlanFolder | None,
+        asked: Asked,
+        board: Board | None = None,
+        changed: Mapping[str, str] | None = None,
+        kind: type[Engine] | None = None,
+    ) -> None:
+        self._folder, self._asked, self._board, self._changed, self._kind = folder, asked, board, changed, kind
+        self.began = False  # True once the directory is this sweep's, of this process alone
+
+    @property
+    def root(self) -> Path | None:
+        """The directory; None without one."""
+        return None if self._folder is None else self._folder.root
+
+    @property
+    def id(self) -> str:
+        """Id of the directory; empty without one."""
+        return "" if self._folder is None else self._folder.id
+
+    def store(self, job: str, mode: str, device: str, keeps_states: bool) -> Store | None:
+        """Return the records of the sweep.
+
+        Raises:
+            InvalidArgument: the directory is of another sweep.
+        """
+        if self._folder is None:
+            return None
+        if self._board is not None:
+            writer = self._board.worker.rsplit(":", 1)[-1]
+            shared = SharedStore(self._folder, job, mode, device, keeps_states, writer)
+            shared.changed = self._changed or {}
+            return shared
+        store = Store(self._folder, job, mode, device, keeps_states)
+        store.begin(self._asked)
+        self.began = True
+        return store
+
+    def engine(self, **parts: Any) -> Engine:
+        """Return the loop of the sweep out of its parts."""
+        return (self._kind or Engine)(**(parts if self._board is None else {**parts, "board": self._board}))
+
+
+@contextmanager
+def shared_place(
+    out: Any, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool, kind: type[SharedEngine] = SharedEngine
+) -> Iterator[Place]:
+    """Join the processes that do a sweep in the directory `out` together; the first one makes it.
+
+    Args:
+        kind: engine of this process; a `FollowingEngine` trains nothing.
+
+    Raises:
+        InvalidArgument: `out` is missing or of another sweep, or the algorithm cannot be shared so.
+        Unavailable: the database of `share` does not answer.
+    """
+    if out in (None, True, False):
+        raise InvalidArgument("share needs a directory that all processes see: name it with out")
+    _refuse_unshared(algorithm)
+    root = Path(out)
+    database = database_of(share)  # before anything is made
+    with joined(root, SWEEP_FILE) as folder:
+        first = Store(folder, "", "", "cpu", False)
+        first.begin(asked)
+        name = f"dnnsuite-{folder.id}"
+        journal = FileJournal(root / _JOURNAL) if database is None else TableJournal(database, name)
+    board = Board(journal, name, maximize, follows=kind is FollowingEngine, together_s=TOGETHER_S)
+    try:
+        yield Place(folder, asked, board, first.changed, kind)
+    finally:
+        board.close()
+
+
+@contextmanager
+def followed_place(
+    root: Path, resume: bool, share: Any, algorithm: Algorithm, asked: Asked, maximize: bool
+) -> Iterator[Place]:
+    """Open the directory of a sweep that processes on devices do, and follow them there.
+
+    Raises:
+        InvalidArgument: as :func:`shared_place`; or the directory is not empty, and `resume` and `share` are False.
+        Unavailable: the database of `share` does not answer.
+    """
+    _refuse_unshared(algorithm)
+    if share is False:
+        with opened(root, SWEEP_FILE, resume) as folder:
+            Store(folder, "", "", "cpu", False).begin(asked)
+    with shared_place(root, share or True, algorithm, asked, maximize, FollowingEngine) as place:
+        try:
+            yield place
+        except BaseException as error:
+            if share is False:
+                with joined(root, SWEEP_FILE) as folder:
+                    folder.end_early(error)
+            raise
+
+
+def _refuse_unshared(algorithm: Algorithm) -> None:
+    if isinstance(algorithm, OptunaSearch):
+        raise InvalidArgument(
+            "OptunaSearch is shared by its study: give each process a study in one storage, an out of its own, and no "
+            "share or devices"
+        )

@@ -9,36 +9,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from .._runs.interrupts import check, deferred
 from ..errors import Error, InvalidArgument
 from .algorithms import Algorithm, Decision, Order
-from .arrays import Outcome
+from .arrays import Arrays, Outcome, Processes
 from .callbacks import Event, reason_of
 from .goal import Best, Goal, metric_in
 from .slots import load_state
 from .store import Kept, Store
 from .trial import Trial
 
+if TYPE_CHECKING:
+    from .devices import OnDevices
+
 _WAITED_FOR_S = 10.0  # a signal waits for the end of an epoch that is this short, so that none of it is lost
 
 
 class NothingTrained(Error):
     """Raised when every trial of a sweep failed."""
-
-
-class Trainer(Protocol):
-    """Trainer of trials: in arrays of this process, or in others."""
-
-    @property
-    def at_once(self) -> int: ...
-    def chosen(self, ready: Sequence[Trial]) -> list[Trial]: ...
-    def train(self, trials: Sequence[Trial]) -> list[Outcome]: ...
-    def park(self, trial: Trial) -> Any: ...
-    def peek(self, trial: Trial) -> Any: ...
-    def weights(self, trial: Trial) -> dict[str, Any]: ...
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -57,7 +47,7 @@ class Engine:
     """
 
     algorithm: Algorithm
-    trainer: Trainer
+    trainer: Arrays | Processes | OnDevices
     goal: Goal
     admit: Callable[[Trial], None]
     store: Store | None = None

@@ -1,23 +1,100 @@
 # SPDX-License-Identifier: MIT
-"""A declared workload as what a sweep takes: models, batches, held-out samples, loss, optimizer and schedule."""
+"""Parts of a sweep, from a declared workload: models, batches, held-out samples, loss, optimizer and schedule, with the
+spaces that ship, those of HFHT's two examples, MobileNet and PointNet; and of LoRA on a language model in a folder,
+with texts in a file.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import random
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 
 from .. import data, jobs
-from ..errors import InvalidArgument, did_you_mean, some_of
+from .._files import read_json
+from ..adapters import Texts, import_peft
+from ..errors import InvalidArgument, Unavailable, did_you_mean, reason, some_of
 from ..jobs import JobConfig, Made, Workload
 from ..jobs.model_parts import optimizers_of, with_names
 from ..jobs.workload import valued
-from .jobs_space import space_of
-from .space import Config, Range
+from .space import Config, Range, checked_space, space_from_plain
+
+_ADAM = {
+    "lr": {"uniform": [1e-4, 1e-2]},
+    "beta1": {"uniform": [0.001, 0.999]},
+    "beta2": {"uniform": [0.001, 0.999]},
+    "weight_decay": {"uniform": [0.0, 0.5]},
+    "gamma": {"uniform": [0.1, 0.9]},
+    "step_size": [5, 10, 20, 40],
+}
+#: HFHT's spaces by the beginning of a job's name: fusible values, then those that only models of equal ones can share.
+HFHT: Mapping[str, Mapping[str, Any]] = {
+    "mobilenet": {**_ADAM, "batch_size": [1024, 2048], "version": ["v2", "v3l"]},
+    "pointnet": {**_ADAM, "batch_size": [8, 16, 32], "feature_transform": [True, False]},
+}
+#: What is smaller in a first look on a CPU.
+_QUICK: Mapping[str, Mapping[str, Any]] = {
+    "mobilenet": {"batch_size": [8, 16], "version": ["v3s"]},
+    "pointnet": {"batch_size": [8, 16]},
+}
+_DRAWN = 256  # configurations of a job without a space, by its own sampler, or more where a search begins more
+
+
+def space_of(workload: Workload, preset: str, seed: int, trials: int = 0) -> dict[str, Range] | list[dict[str, Any]]:
+    """HFHT's space of a job, or configurations that the job's own sampler draws, enough for so many `trials`."""
+    family = next((name for name in HFHT if workload.name.startswith(name)), None)
+    if family is None:
+        generator = random.Random(seed)
+        return [dict(workload.drawn(generator)) for _ in range(max(_DRAWN, trials))]
+    plain = {**HFHT[family], **(_QUICK[family] if preset == "quick" else {})}
+    if workload.name == "pointnet_seg":
+        plain["batch_size"] = [8, 16]
+    return space_from_plain(plain)
+
+
+def read_space(path: Path) -> dict[str, Range] | list[dict[str, Any]]:
+    """Return the space in a YAML or JSON file: ranges by name, or a list of configurations.
+
+    Raises:
+        InvalidArgument: the file is empty or damaged; the message names it.
+        Unavailable: the file is YAML, and PyYAML is not installed.
+    """
+    if path.suffix == ".json":
+        plain = read_json(path)
+    else:
+        plain = _read_yaml(path)
+    if isinstance(plain, list):
+        if not plain or not all(isinstance(config, Mapping) for config in plain):
+            raise InvalidArgument(f"{path}: the space is empty, or not a list of configurations")
+        return [dict(config) for config in plain]
+    return checked_space(space_from_plain(plain or {}, str(path)))
+
+
+def _read_yaml(path: Path) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped,unused-ignore]
+    except ImportError:
+        raise Unavailable(
+            f"{path} is YAML, and PyYAML is not installed", remedy="pip install 'dnnsuite[training]'"
+        ) from None
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,unused-ignore]
+        """Loader that reads 1e-3 as a number, as YAML 1.2 does."""
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+[eE][-+]?\d+$"), list("-+0123456789"))
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader)
+    except (OSError, yaml.YAMLError) as error:
+        raise InvalidArgument(f"{path}: {reason(error)}") from error
+
 
 _VERSIONS = {"v2": "mobilenet_v2", "v3s": "mobilenet_v3_small", "v3l": "mobilenet_v3_large"}
 # Batches of a job that nothing was drawn from. They are not in the job, whose content tells searches apart.
@@ -112,7 +189,7 @@ class JobSweep:
             hint = did_you_mean(str(version), _VERSIONS)
             raise InvalidArgument(f"version {version!r} is none of {', '.join(_VERSIONS)}{hint}")
         make = getattr(data.import_torchvision().models, _VERSIONS[version])
-        model: torch.nn.Module = make(num_classes=data.small_images.CLASSES, width_mult=own["width_mult"])
+        model: torch.nn.Module = make(num_classes=data.cifar.CIFAR10_CLASSES, width_mult=own["width_mult"])
         return model
 
     def train(self, config: Config) -> Epochs:
@@ -237,3 +314,87 @@ def _factor(workload: Workload, steps: int, step: int) -> float:
 def _torchs(made: Made, hyper: Mapping[str, Any], optimizer: torch.optim.Optimizer, config: Config) -> Any:
     """Return torch's schedule of one model."""
     return made.make(made.kind(torch.optim.lr_scheduler), optimizer, {**hyper, **config})
+
+
+#: Ranges where no file has others; names are those of PEFT's LoraConfig, of AdamW, of schedules, and of the data.
+LORA_SPACE: Mapping[str, Any] = {
+    "r": [4, 8, 16, 32],
+    "alpha_over_r": [1, 2, 4],
+    "lora_dropout": [0.0, 0.05],
+    "target_modules": ["all-linear"],
+    "lr": {"loguniform": [1e-5, 1e-2]},
+    "batch_size": [2, 4, 8],
+}
+_SHARE_HELD_OUT = 0.1  # of the texts, where no file has others
+
+
+class LoraSearch:
+    """Arguments of `dnnsuite.sweep` for adapters on the model in a folder.
+
+    Args:
+        base: folder of transformers', with a causal language model.
+        data: file of JSON lines, as `adapters.Texts` reads it.
+        held_out: another, to compare the trials by; None takes a tenth of `data`.
+        tokenizer: folder of the tokenizer, or `bytes`; None is the base's folder.
+
+    Raises:
+        InvalidArgument: a folder or file is none of these; the message names it.
+    """
+
+    metric, goal = "loss", "min"
+
+    def __init__(
+        self, base: str | None, data: str, held_out: str | None, tokenizer: str | None, device: str,
+        batch_size: int | None, micro_batch: int | None, keep: int, seed: int,
+    ) -> None:  # fmt: skip
+        if base is None or data == "auto":
+            raise InvalidArgument("tune lora needs --base FOLDER, of transformers', and --data FILE.jsonl")
+        if not (Path(base) / "config.json").is_file():
+            raise InvalidArgument(f"--base {base} has no config.json: give a folder that save_pretrained wrote")
+        kind = import_peft().LoraConfig
+        import transformers
+
+        self._make_config = functools.partial(peft_config, kind)
+        spelled = _read(transformers.AutoTokenizer, tokenizer or base) if tokenizer != "bytes" else None
+        texts = Texts(data, spelled)
+        self._train, self._held_out = (
+            (texts, Texts(held_out, spelled)) if held_out else texts.split(_SHARE_HELD_OUT, seed)
+        )  # fmt: skip
+        self._base = _read(transformers.AutoModelForCausalLM, base).to(device)
+        self._batch_size, self._micro_batch, self._keep = batch_size or 4, micro_batch, keep
+
+    def space(self, *_: Any) -> dict[str, Range]:
+        """The ranges that no file gives."""
+        return space_from_plain(LORA_SPACE)
+
+    def check_metric(self, name: str | None) -> None:
+        """Refuse a metric that no trial will have."""
+        if name is not None and name.removeprefix("val_") not in ("loss", "train_loss"):
+            raise InvalidArgument(f"--metric {name}: lora has loss, train_loss{did_you_mean(name, ['loss'])}")
+
+    def arguments(self, epochs: int) -> dict[str, Any]:
+        """Arguments of `dnnsuite.sweep`; a schedule follows the epochs by itself."""
+        return {
+            "make_model": self._make_config, "train": self._train, "evaluate": self._held_out, "base": self._base,
+            "optimizer": "AdamW", "scheduler": "CosineAnnealingLR", "batch_size": self._batch_size,
+            "micro_batch": self._micro_batch, "keep": self._keep,
+        }  # fmt: skip
+
+
+def peft_config(kind: Any, config: Config) -> Any:
+    """Return the config of PEFT's of a trial. It knows no data: what a resumed search compares is named once."""
+    own = {field.name: config[field.name] for field in dataclasses.fields(kind) if field.name in config}
+    if "alpha_over_r" in config:
+        own["lora_alpha"] = config["alpha_over_r"] * own.get("r", 8)
+    return kind(task_type="CAUSAL_LM", **own)
+
+
+def _read(kind: Any, folder: str) -> Any:
+    try:
+        return kind.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, ImportError) as error:
+        what = "tokenizer" if "Tokenizer" in kind.__name__ else "causal language model"
+        way = ": give its folder by --tokenizer, or --tokenizer bytes" if what == "tokenizer" else ""
+        raise InvalidArgument(
+            f"{folder} has no {what} that transformers reads ({reason(error).splitlines()[0]}){way}"
+        ) from error

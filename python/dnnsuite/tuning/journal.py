@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from .._runs.reading import Lines
 from ..errors import InvalidArgument, Unavailable
@@ -22,26 +22,8 @@ _POLL_S = 0.003  # of a process that waits for the lock of the file
 _WAIT_S = 60  # for the lock of a database that locks as a whole
 
 
-class Journal(Protocol):
-    """Lines that only grow; a reader sees whole ones, in one order for all."""
-
-    where: str
-
-    def read(self) -> list[str]:
-        """Return the lines that are new since the last call."""
-        ...
-
-    def add(self, lines: Sequence[str]) -> None:
-        """Add lines; only within :meth:`alone`, where all was read."""
-        ...
-
-    def alone(self) -> Any:
-        """Context manager: nobody else adds lines."""
-        ...
-
-
 class FileJournal:
-    """Lines of a file, on a file system that all processes see."""
+    """Lines of a file, on a file system that all processes see; a reader sees whole ones, in one order for all."""
 
     def __init__(self, path: Path) -> None:
         import filelock
@@ -52,11 +34,11 @@ class FileJournal:
         path.touch()
 
     def read(self) -> list[str]:
-        """Return the whole lines that are new since the last call."""
+        """Return the lines that are new since the last call."""
         return self._lines.read()
 
     def add(self, lines: Sequence[str]) -> None:
-        """Add lines, in place of the half of one that a machine left that lost its power."""
+        """Add lines, only within :meth:`alone`, in place of the half of one that a machine left that lost its power."""
         self._added = True
         self._lines.add(lines)
 
@@ -117,6 +99,9 @@ class TableJournal:
                 yield
             finally:
                 self._connection = None
+
+
+Journal = FileJournal | TableJournal
 
 
 def database_of(share: Any) -> Any:

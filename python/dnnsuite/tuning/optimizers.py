@@ -12,8 +12,8 @@ import torch
 
 from .. import optim
 from ..errors import InvalidArgument, did_you_mean
+from .slots import TorchSchedules, group_values, without_marks
 from .space import Config
-from .torch_schedules import TorchSchedules, group_values, without_marks
 
 Values = dict[str, Any]
 Rest = Callable[[Any, Any, int], None]

@@ -18,14 +18,10 @@ from ..adapters.configs import configs_in, ranked_parts, refuse_written_base, ta
 from ..adapters.divided import is_part
 from ..errors import InvalidArgument
 from .feeds import Feeds
-from .groups import Groups
 from .optimizers import Named, OfTorch, Optimization, chosen_optimization
-from .space import Config, alike
+from .space import Config, WatchedConfig, alike
 from .trainee import Loss, Measure, Trainee, check_lightning, default_loss, default_measure, is_lightning
-from .trial import Trial
-from .watched import WatchedConfig
-
-__all__ = ["Recipe"]
+from .trial import Groups, Trial
 
 _SMALL_BYTES = 2**22  # of parameters: a model that is kept from its first look to its start
 _DROPOUTS = (torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d)

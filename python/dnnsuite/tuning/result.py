@@ -45,20 +45,6 @@ def table_of(trials: Sequence[Trial], metric: str, sign: float) -> pd.DataFrame:
 _COLUMNS = ("trial", "best_epoch", "epochs", "status", "seconds", "message", "changed")
 
 
-def history_of(trials: Sequence[Trial]) -> pd.DataFrame:
-    """Return a row per trial and epoch, with its metrics."""
-    import pandas as pd
-
-    return pd.DataFrame([{"trial": t.number, "epoch": i, **row} for t in trials for i, row in enumerate(t.history, 1)])
-
-
-def trajectory_of(points: Sequence[tuple[float, float]], metric: str) -> pd.DataFrame:
-    """Return the best value so far over the seconds since the sweep began."""
-    import pandas as pd
-
-    return pd.DataFrame(list(points), columns=["timestamp", metric])
-
-
 @dataclass(eq=False)
 class Sweep:
     """A finished sweep.
@@ -105,13 +91,18 @@ class Sweep:
 
     @cached_property
     def history(self) -> pd.DataFrame:
-        """A row per trial and epoch."""
-        return history_of(self.trials)
+        """A row per trial and epoch, with its metrics."""
+        import pandas as pd
+
+        rows = [{"trial": t.number, "epoch": i, **row} for t in self.trials for i, row in enumerate(t.history, 1)]
+        return pd.DataFrame(rows)
 
     @cached_property
     def trajectory(self) -> pd.DataFrame:
-        """The best value over time."""
-        return trajectory_of(self.points, self.metric)
+        """The best value so far over the seconds since the sweep began."""
+        import pandas as pd
+
+        return pd.DataFrame(list(self.points), columns=["timestamp", self.metric])
 
     @property
     def _best(self) -> Trial:

@@ -8,13 +8,13 @@ of them trains a trial makes no difference, as the state after a rung is on disk
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from .._runs.folder import PlanFolder, joined
+from .._runs.folder import joined
 from ..errors import Error
 from .algorithms import Order
 from .board import Board
@@ -33,14 +33,6 @@ TOGETHER_S = 2.0  # that results may wait to be written together, if the process
 
 class SharedStore(Store):
     """The directory of a sweep, which several processes write in turn."""
-
-    def __init__(self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool, worker: str) -> None:
-        self._worker = worker.rsplit(":", 1)[-1]
-        super().__init__(folder, job, mode, device, keeps_states, self._worker)
-
-    def save_best(self, best: Mapping[str, Any]) -> None:
-        """Write the best weights of this process, which may be the best of all."""
-        self.write_best(best, f"best-{self._worker}.pt")
 
     def end(self, save: Callable[[Path], None]) -> None:
         """Write the tables of the sweep, which are the same for all processes: the first one does."""
@@ -72,7 +64,7 @@ class SharedStore(Store):
             for trial in left:
                 self.save_state(trial, None)
             self.save(left, metric, sign)
-            self.write_best(best, BEST_FILE)
+            self.save_best(best, BEST_FILE)
             for path in self.folder.root.glob("best-*.pt"):
                 path.unlink(missing_ok=True)
             folder.state["settled"] = True

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Spaces of configurations: a range or a choice for each name, from which trials are drawn."""
+"""Spaces of configurations: a range or a choice for each name, from which trials are drawn; and a configuration that
+notes which of its values are read.
+"""
 
 from __future__ import annotations
 
@@ -253,3 +255,24 @@ def _number(value: Any) -> Any:
 def named(value: Any) -> str:
     """Text for any value, the same in each process: without an address in memory."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _noting(method: str) -> Any:
+    """Return a dict's method that notes the name that it is given; all names, if it is given none."""
+
+    def noted(self: WatchedConfig, *given: Any) -> Any:
+        self.read.update(given[:1] or dict.keys(self))
+        return getattr(dict, method)(self, *given)
+
+    return noted
+
+
+class WatchedConfig(dict[str, Any]):
+    """A configuration that notes which of its values are read."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    __getitem__, get, pop = map(_noting, ("__getitem__", "get", "pop"))
+    __iter__, keys, items, values, copy = map(_noting, ("__iter__", "keys", "items", "values", "copy"))

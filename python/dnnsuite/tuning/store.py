@@ -65,7 +65,7 @@ class Store:
         self, folder: PlanFolder, job: str, mode: str, device: str, keeps_states: bool, writer: str = ""
     ) -> None:
         self.folder, self._job, self._mode, self._device = folder, job, mode, device
-        self._keeps_states = keeps_states
+        self._keeps_states, self._best_file = keeps_states, f"best-{writer}.pt" if writer else BEST_FILE
         self.changed: Mapping[str, str] = {}  # what differed when the sweep was resumed, as sentences
         self._started: dict[int, Moment] = {}
         self._log = TrialLog(folder.runs / f"trials{f'-{writer}' if writer else ''}.jsonl")
@@ -100,7 +100,7 @@ class Store:
         for directory, record in self.folder.finished()[0]:
             details = record.details
             with suppress(KeyError, TypeError, ValueError):
-                history = [{name: _float(v) for name, v in row.items()} for row in details["history"]]
+                history = [{name: float(v) for name, v in row.items()} for row in details["history"]]
                 states = _states_in(directory)
                 failure = record.verdict.failure or ""
                 found[int(details["trial"])] = Kept(
@@ -145,13 +145,9 @@ class Store:
         """Files of a trial's states by epochs."""
         return _states_in(self.folder.runs / _folder_of(trial))
 
-    def save_best(self, best: Mapping[str, Any]) -> None:
-        """Write the best weights of all trials."""
-        self.write_best(best, BEST_FILE)
-
-    def write_best(self, best: Mapping[str, Any], name: str) -> None:
-        """Write weights and the key by which they are compared into the file of this name."""
-        save_tensors(self.folder.root / name, dict(best))
+    def save_best(self, best: Mapping[str, Any], name: str = "") -> None:
+        """Write the best weights, and the key by which they are compared, into the file of this name or its own."""
+        save_tensors(self.folder.root / (name or self._best_file), dict(best))
 
     def load_best(self) -> dict[str, Any] | None:
         """Return the best weights that earlier processes left; None without any."""
@@ -263,7 +259,3 @@ def _told(config: Mapping[str, Any]) -> str:
 def as_json_value(value: float) -> Any:
     """Return a number as JSON keeps it to the last bit; NaN and infinities as texts."""
     return value if value == value and abs(value) != float("inf") else str(value)
-
-
-def _float(value: Any) -> float:
-    return float(value)

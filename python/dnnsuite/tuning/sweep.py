@@ -21,21 +21,18 @@ from .._torch_threads import threads_of_caller
 from ..adapters.texts import Texts
 from ..errors import InvalidArgument, did_you_mean
 from .algorithms import Algorithm, Grid, Listed, Random, Setting
-from .arrays import Arrays
-from .callbacks import Event
-from .checks import at_least_1, check_evaluate, check_factory, check_loss, check_whole, checked_part, sign_of
-from .devices import Meeting, OnDevices
+from .arrays import Arrays, Processes
+from .callbacks import Event, Progress
+from .devices import Meeting, OnDevices, Place, followed_place, shared_place
 from .engine import Engine
 from .feeds import Feeds
-from .goal import Goal
-from .groups import Width
-from .place import Place, followed_place, shared_place
-from .progress import Progress
+from .goal import Goal, at_least_1, check_evaluate, check_factory, check_loss, check_whole, checked_part, sign_of
 from .recipe import Recipe
 from .result import Sweep
 from .space import checked_configs, checked_space, is_finite, named
 from .store import Asked
 from .trainee import Loss, Measure
+from .trial import Width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -350,8 +347,6 @@ def _recipe_of_texts(given: dict[str, Any], device: str, mode: str, spread: bool
 def _trainer(mode: str, recipe: Recipe, evaluation: Any, aim: Goal, threads: int, width: int | None) -> Any:
     metric = aim.metric or "loss"
     if mode == "concurrent":
-        from .processes import Processes
-
         return Processes(recipe, evaluation, metric, threads, width or threads)
     return Arrays(recipe, evaluation, metric, threads, Width(1 if mode == "serial" else width), recipe.kind)
 

@@ -26,8 +26,8 @@ from .array_trainer import Found, TrialArray
 from .feeds import Feeds
 from .optimizers import chosen_optimization
 from .recipe import Recipe
+from .space import WatchedConfig
 from .trial import Trial
-from .watched import WatchedConfig
 
 _HELD_OUT_TOKENS = 2**13  # of a model in a batch of held-out sequences
 _MEMORY_PART = 0.5

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 from .._runs.interrupts import deferred
 from ..errors import Unavailable
-from .nvidia import Environment, Tools
-from .undo import Undo, mps_environment, recover
+from .nvidia import Environment, Tools, Undo, mps_environment, recover
 
 __all__ = [
     "MIG_LIMIT", "Environment", "Tools", "mig_instances", "mig_unavailable", "mps_daemon", "mps_servers",

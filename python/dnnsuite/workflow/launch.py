@@ -18,7 +18,7 @@ from .._runs.spec import WorkerSpec
 from .._runs.turn_session import wait_policy
 from .._runs.turn_workers import TurnWorkers, run_group
 from . import modes
-from .partial import unfused_names
+from .modes import unfused_names
 from .settings import WorkflowSettings
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from ..profiler.monitor import Monitor
 from ..results import BASELINE
 from . import modes
 from .launch import MAX_PROCESSES, Launcher, Point, replica_directories
-from .metrics import measured
+from .outputs import measured
 from .settings import WorkflowSettings
 
 _PAIRS = 8  # turns after warm-up that a fixed number of epochs is cut into, at least

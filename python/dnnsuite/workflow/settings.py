@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 from .. import host
 from ..errors import InvalidArgument
 from . import modes
-from .common_settings import PRESETS, CommonSettings, at_least, one_of, positive, resolve_common
-from .partial import is_partial, number_of
+from .common_settings import CommonSettings, at_least, one_of, positive, resolve_common
+from .modes import is_partial, number_of
 
 if TYPE_CHECKING:
     from .._runs.starters import Share
-
-__all__ = ["OPTIONS", "PRESETS", "WorkflowSettings", "resolve"]
 
 # For what a job's preset leaves open.
 _DEFAULTS: dict[str, Any] = {

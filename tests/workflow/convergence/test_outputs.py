@@ -6,7 +6,7 @@ import pytest
 
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.plots import Request
-from dnnsuite.workflow.convergence.outputs import draw, table_of
+from dnnsuite.workflow.convergence.verdict import draw, table_of
 
 
 def test_columns_and_rows():

@@ -10,8 +10,7 @@ from dnnsuite import results
 from dnnsuite.errors import InvalidArgument
 from dnnsuite.jobs import JobConfig
 from dnnsuite.jobs.trajectories import train
-from dnnsuite.workflow.convergence.plan import WAYS, trajectories
-from dnnsuite.workflow.convergence.task import TRAJECTORY_FILE
+from dnnsuite.workflow.convergence.plan import TRAJECTORY_FILE, WAYS, trajectories
 
 
 def test_an_array_trains_as_its_models_do(finished):

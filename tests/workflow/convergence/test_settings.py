@@ -2,7 +2,7 @@
 import pytest
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.workflow.convergence.settings import ConvergenceSettings, resolve
+from dnnsuite.workflow.convergence.plan import ConvergenceSettings, resolve
 
 BLOBS = {"job": "blobs", "plugins": ["tiny_workloads"], "device": "cpu"}
 

@@ -5,7 +5,7 @@ import tiny_workloads  # noqa: F401  (registers blobs)
 from dnnsuite._runs.spec import WorkerSpec
 from dnnsuite._runs.worker import Siblings
 from dnnsuite.jobs import JobConfig
-from dnnsuite.workflow.convergence.task import TRAJECTORY_FILE, train
+from dnnsuite.workflow.convergence.plan import TRAJECTORY_FILE, train
 
 
 def test_losses_and_weights_are_left_in_a_file(tmp_path):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Workloads of what machines are bought for today, one in each file, with its model and its card."""
+"""Workloads of what machines are bought for today."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ...errors import InvalidArgument
-from ..checks import check_whole
+from ..goal import check_whole
 from ..space import Config
 from .base import Algorithm, Decision, Order, Plan, Setting, drawn
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidArgument, Unavailable
-from ..checks import check_whole
+from ..goal import check_whole
 from ..space import Choice, Int, LogUniform, Range, named
 from .base import Algorithm, Decision, Order, Setting
 
