@@ -11,8 +11,8 @@ import torch
 from ..errors import InvalidArgument
 from ..ops.device import on_cpu
 from . import functional
+from ._models import cast
 from ._parametric import Parametric
-from ._precision import cast
 from .array_module import check_models
 from .sharing import held_once
 

@@ -13,9 +13,9 @@ from ..errors import InvalidArgument
 from ._attention import MultiheadAttention
 from ._dropout import Dropout
 from ._linear import Linear
+from ._models import computable, match, widened
 from ._normalization import LayerNorm
 from ._parametric import Parametric, signature_of
-from ._precision import computable, match, widened
 from .array_module import ArrayModule, check_models
 
 Tensor = torch.Tensor

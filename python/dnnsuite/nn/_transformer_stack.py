@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from ._masks import is_causal_mask
+from ._attention import is_causal_mask
 from ._normalization import LayerNorm
 from ._parametric import signature_of
 from ._transformer import TransformerDecoderLayer, TransformerEncoderLayer

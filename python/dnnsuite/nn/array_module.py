@@ -13,13 +13,18 @@ from torch.overrides import TorchFunctionMode
 
 from .._shown import shown
 from ..errors import InvalidArgument
-from .computed_once import alike, layer_of_one
-from .deferred import Deferred
-from .forward_state import state
-from .layer_call import logical, shown_as_torchs
+from .forward_state import Deferred, state
 from .model_tensor import settle_all
-from .own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
-from .sharing import lent, shareable
+from .own_tensors import (
+    OwnTensors,
+    logical,
+    ranks_of,
+    refuse_deletion,
+    seen_in_forward,
+    set_in_forward,
+    shown_as_torchs,
+)
+from .sharing import alike, layer_of_one, lent, shareable
 
 #: What to do with models of different shapes.
 GROUP = "; the models of one array must have the same shape: group them by shape, and fuse each group"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_composition, new_statistics
-from ._max_over import places_of
+from ._pool import places_of
 from .library import applied, cuda_kernels, fake, gradients_through, library, remember, tracing, transforming
 
 MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})

@@ -18,11 +18,9 @@ from ..ops.clipping import clip_factors
 from ..ops.decay_groups import warn_of_dimensions
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
-from ._kept_answers import KeptAnswers
-from ._plain_owner import plain_owner
 from ._plan import Hyper, refuse_other_width, refuse_sparse
-from ._updates import PlannedUpdates
-from ._values import check_indices
+from ._state import KeptAnswers, PlannedUpdates
+from ._values import check_indices, plain_owner
 
 # How torch computes, not what: accepted, and of no effect here.
 _TORCH_ONLY = ("foreach", "fused", "capturable")

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import torch
 
 from ..errors import InvalidArgument
+from ..ops.array_layers import changed_slots
 from ..ops.decay_groups import ChosenGroup
-from ..ops.rows import changed_slots
 from ._group import SWITCHES, Group, plain
-from ._kept_answers import KeptAnswers
-from ._state import OptimizerState
+from ._state import KeptAnswers, OptimizerState
 from ._state_table import SCALARS, STATES
 from ._values import check_range, fill_fresh, fresh_values, pick
 

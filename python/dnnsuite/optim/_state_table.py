@@ -15,8 +15,6 @@ from .. import ops
 from ..errors import InvalidArgument
 from ._values import as_vector
 
-__all__ = ["SCALARS", "STATES", "ParameterState", "StateTable"]
-
 SCALARS = frozenset(name for rule in ops.RULES.values() for name in rule.scalars)
 STATES = frozenset(name for rule in ops.RULES.values() for name in rule.states)
 

@@ -16,7 +16,7 @@ import torch
 
 from ..errors import InvalidArgument
 from ..ops import array_layers
-from ..ops.partial_use import partly_used, users_of
+from ..ops.array_layers import partly_used, users_of
 from ..ops.shared import beside
 from ._base import ArrayOptimizer
 from ._group import Group

@@ -36,8 +36,8 @@ from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
 from ..array_module import per_model
 from ..random_draws import fill
-from ..waiting_gate import FEWEST_NUMBERS
-from ._own_numbers import takes_own_numbers
+from ..waiting import FEWEST_NUMBERS
+from ._samples import takes_own_numbers
 
 _SELU = 1.6732632423543772, 1.0507009873554805  # alpha and scale (Klambauer et al., NIPS 2017)
 

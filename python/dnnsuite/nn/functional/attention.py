@@ -12,7 +12,7 @@ from ..._torch import transforming
 from ..._ways import Way, fastest
 from ...errors import InvalidArgument
 from ...ops.device import numbers
-from .._precision import computable
+from .._models import computable
 from ..array_module import per_model
 from .dropout import drawn
 

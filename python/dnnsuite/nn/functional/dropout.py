@@ -17,7 +17,7 @@ from ... import ops
 from ...errors import InvalidArgument
 from ...ops.device import numbers
 from ...ops.shared import beside
-from .._precision import computable
+from .._models import computable
 from ._samples import named
 
 Tensor = torch.Tensor

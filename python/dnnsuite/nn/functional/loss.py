@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
-from .._precision import computable
+from .._models import computable
 from .._reduction import align, each_in_one, in_whole_vectors, legacy, model_sum, reduce, reduced
-from ._own_numbers import takes_own_numbers
+from ._samples import takes_own_numbers
 
 IGNORED = -100
 

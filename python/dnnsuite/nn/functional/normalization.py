@@ -13,8 +13,7 @@ from ... import ops
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu
 from ...ops.library import cuda_kernels
-from .._models import each_model, shifted
-from .._precision import SIXTEEN_BIT, computable, match
+from .._models import SIXTEEN_BIT, computable, each_model, match, shifted
 from ..model_tensor import state
 
 

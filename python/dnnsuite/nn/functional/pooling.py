@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Pooling functions. Every sample is pooled separately, so the samples of all models are one batch."""
+"""Pooling functions. Every sample is pooled separately, so the samples of all models are one batch.
+
+On a CPU pools of volumes are those of their planes, then along their depth: with the channels last in memory that takes
+a fifth to two thirds of the time of torch's pools.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,52 @@ from torch.nn import functional as F
 from ... import ops
 from ...ops.device import on_cpu
 from ...ops.library import tracing, transforming
-from ._resampling import averaged
-from ._samples import named, over_samples
-from ._volume_pools import by_planes, has_few_maxima, lies_last
+from ._convolution_rules import triple
+from ._samples import each_sample, named, over_samples
 from .mean import mean
+from .vision import averaged
+
+FEW_IN_VOLUMES = 16384
+"""Elements of one model up to which torch's single call is faster (`benchmarks/ops/grid.py`)."""
+
+FEW_MAXIMA, VECTOR = 786_432, 16
+"""Elements of all models up to which torch's single max pool is faster: of channels that fill a vector, where it takes
+half to nine tenths of the time. Of fewer channels it takes twice the time."""
+
+Pool = Callable[..., Tensor]
+
+
+def lies_last(input: Tensor) -> bool:
+    """Return True for large volumes `[B, N, C, D, H, W]` whose channels, several, are last in memory."""
+    known = input.dim() == 6 and input.size(0) > 0 and input.dtype in (torch.float32, torch.float64)
+    if not (known and on_cpu(input)) or input[0].numel() <= FEW_IN_VOLUMES:
+        return False
+    return not input[0].is_contiguous() and input[0].movedim(1, -1).is_contiguous()
+
+
+def has_few_maxima(input: Tensor) -> bool:
+    """Return True for volumes `[B, N, C, D, H, W]` of which torch's max pool is faster, channels last."""
+    return input.dim() == 6 and input.size(2) >= VECTOR and input.numel() <= FEW_MAXIMA
+
+
+def by_planes(pool: Pool, input: Tensor, *sizes: Any, **options: Any) -> Tensor | None:
+    """Pool the planes of volumes, then along their depth, by `pool` of images `[B, N, C, H, W]`; None where torch's
+    pool of volumes is faster, or has an error message.
+
+    Args:
+        sizes: kernel, stride and the others of `pool`, one number for all sides or one for each.
+    """
+    if not lies_last(input):
+        return None
+    steps = [triple(sizes[0] if size in (None, (), []) else size) for size in sizes]
+    if any(len(step) != 3 for step in steps) or min(steps[1]) < 1:
+        return None
+    N, depth = input.size(1), input.size(3)
+    images = pool(input.movedim(2, 3).flatten(1, 2), *(step[1:] for step in steps), **options)
+    planes = images.unflatten(1, (N, depth)).movedim(3, 2)
+    along = zip((step[0] for step in steps), (1, 1, 0, 1), strict=False)
+    return pool(planes.flatten(4), *along, **options).unflatten(4, planes.shape[4:])
+
 
 Size = int | Sequence[int]
 Pair = tuple[int, int]
@@ -326,3 +372,30 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     if kernel is not None:
         return max_pool3d(input, kernel)
     return _adaptive_max_pool3d(input, output_size, return_indices)
+
+
+def _unpool(plain: Callable[..., Any], dims: int, shape: str) -> Callable[..., Tensor]:
+    """Make a function that undoes a pool of samples; images with the channels last stay so."""
+
+    def unpool(
+        input: Tensor,
+        indices: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        output_size: Sequence[int] | None = None,
+    ) -> Tensor:
+        def samples(x: Tensor, i: Tensor) -> Tensor:
+            last = dims == 2 and all(t.is_contiguous(memory_format=torch.channels_last) for t in (x, i))
+            laid = (t if last else t.contiguous() for t in (x, i))
+            result: Tensor = plain(*laid, kernel_size, stride, padding, output_size)
+            return result
+
+        result: Tensor = each_sample(samples, plain.__name__, dims, input, indices)
+        return result
+
+    return named(unpool, plain.__name__, f"of input and indices `[B, N, C, {shape}]`, or without N.")
+
+
+max_unpool1d, max_unpool2d = _unpool(F.max_unpool1d, 1, "L"), _unpool(F.max_unpool2d, 2, "H, W")
+max_unpool3d = _unpool(F.max_unpool3d, 3, "D, H, W")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from ... import ops
-from .._precision import computable, promoted
+from .._models import computable, promoted
 
 Optional = torch.Tensor | None
 
