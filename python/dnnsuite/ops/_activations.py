@@ -15,20 +15,32 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import applied, below_autograd, differentiable, eager, fake, fakes_like, library, tracing, transforming
-from .memory_order import memory_order, way_back
+from .library import (
+    applied,
+    below_autograd,
+    differentiable,
+    eager,
+    fake,
+    fakes_like,
+    library,
+    of_inputs,
+    tracing,
+    transforming,
+)
+from .memory_order import packed, way_back
 
 FEWEST_NUMBERS = {"tanh": 2048, "mish": 2048, "gelu_tanh": 4096, "softplus": 8192, "elu": 8192}
 """By curve: numbers of a model below which torch's call costs less."""
 
-_activate = library.activate.default
-_activate_backward = library.activate_backward.default
+fakes_like("x", "activate", "activate_backward", "glu_backward", "prelu", "scaled", "short_softmax")
+fakes_like("y", "short_softmax_backward")
+fakes_like(("x", "slopes"), "prelu_backward")
+fakes_like(("x", "factors"), "scaled_backward")
+fake("glu", lambda x, dim: x.new_empty([size // 2 if d == dim else size for d, size in enumerate(x.shape)]))
 
 
-fakes_like("x", "activate", "activate_backward")
-
-
-def _activate_composition(x: Tensor, curve: str, first: float, second: float) -> Tensor:
+def _curve(x: Tensor, curve: str, first: float, second: float) -> Tensor:
+    """Compose `activate` of torch's functions."""
     if curve == "softplus":
         return F.softplus(x, first, second)
     if curve == "elu":
@@ -38,16 +50,7 @@ def _activate_composition(x: Tensor, curve: str, first: float, second: float) ->
     return F.mish(x) if curve == "mish" else torch.tanh(x)
 
 
-def _activate_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, *ctx.rest = inputs
-    ctx.save_for_backward(x)
-
-
-def _activate_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _activate_backward(grad, *ctx.saved_tensors, *ctx.rest), None, None, None
-
-
-_activate_eager = differentiable(_activate, _activate_setup, _activate_gradient, _activate_composition)
+_activate = differentiable(library.activate.default, *of_inputs(library.activate_backward.default), _curve)
 
 
 class _Tanh(torch.autograd.Function):
@@ -56,15 +59,13 @@ class _Tanh(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         with below_autograd():
-            y: Tensor = _activate(x, "tanh", 0.0, 0.0)
+            y = library.activate.default(x, "tanh", 0.0, 0.0)
         ctx.save_for_backward(y)
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (y,) = ctx.saved_tensors
-        gradient: Tensor = torch.ops.aten.tanh_backward(grad, y)
-        return gradient
+        return torch.ops.aten.tanh_backward(grad, *ctx.saved_tensors)
 
 
 _tanh = applied(_Tanh)
@@ -81,40 +82,14 @@ def activate(x: Tensor, curve: str, first: float = 0.0, second: float = 0.0) -> 
         return None
     if tracing() or transforming() or torch.is_autocast_enabled("cpu"):
         return None
-    if x.is_contiguous():
-        return _called(x, curve, first, second)
-    order = memory_order(x)
-    laid_out = x.permute(order)
-    return _called(laid_out, curve, first, second).permute(way_back(order)) if laid_out.is_contiguous() else None
+    if not x.is_contiguous():
+        found = packed(x)
+        y = None if found is None else activate(found[0], curve, first, second)
+        return None if found is None or y is None else y.permute(way_back(found[1]))
+    return _tanh(x) if curve == "tanh" and torch.is_grad_enabled() else _activate(x, curve, first, second)
 
 
-def _called(x: Tensor, curve: str, first: float, second: float) -> Tensor:
-    y: Tensor
-    if curve == "tanh" and torch.is_grad_enabled():
-        y = _tanh(x)
-    else:
-        y = _activate_eager(x, curve, first, second)
-    return y
-
-
-_glu = library.glu.default
-_glu_backward = library.glu_backward.default
-
-
-fake("glu", lambda x, dim: x.new_empty([size // 2 if d == dim else size for d, size in enumerate(x.shape)]))
-fakes_like("x", "glu_backward")
-
-
-def _glu_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(inputs[0])
-    ctx.rest = inputs[1:]
-
-
-def _glu_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _glu_backward(grad, *ctx.saved_tensors, *ctx.rest), None
-
-
-_glu_eager = differentiable(_glu, _glu_setup, _glu_gradient, torch.nn.functional.glu)
+_glu = differentiable(library.glu.default, *of_inputs(library.glu_backward.default), F.glu)
 
 
 def glu(x: Tensor, dim: int) -> Tensor | None:
@@ -126,33 +101,13 @@ def glu(x: Tensor, dim: int) -> Tensor | None:
     dim %= x.dim()
     if x.dtype not in (torch.float32, torch.float64) or dim == 0 or x.size(dim) % 2:
         return None
-    call = _glu if tracing() else _glu_eager
     if x.is_contiguous():
-        y: Tensor = call(x, dim)
-        return y
-    order = memory_order(x)
-    laid_out = x.permute(order)
-    if not laid_out.is_contiguous():
-        return None
-    y = call(laid_out, order.index(dim))
-    return y.permute(way_back(order))
+        return _glu(x, dim)
+    found = packed(x)
+    return None if found is None else _glu(found[0], found[1].index(dim)).permute(way_back(found[1]))
 
 
-_prelu = library.prelu.default
-_prelu_backward = library.prelu_backward.default
-
-
-fakes_like("x", "prelu")
-fakes_like(("x", "slopes"), "prelu_backward")
-
-
-def _prelu_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.rest = inputs[2:]
-
-
-def _prelu_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return *_prelu_backward(grad, *ctx.saved_tensors, *ctx.rest), None
+_prelu, _prelu_backward = library.prelu.default, library.prelu_backward.default
 
 
 def _runs(x: Tensor, slopes: Tensor, inner: int) -> Tensor:
@@ -161,7 +116,7 @@ def _runs(x: Tensor, slopes: Tensor, inner: int) -> Tensor:
     return torch.where(runs > 0, runs, runs * slopes[:, None, :, None]).reshape(x.shape)
 
 
-differentiable(_prelu, _prelu_setup, _prelu_gradient, _runs)
+differentiable(_prelu, *of_inputs(_prelu_backward, 2), _runs)
 
 
 def _turned(x: Tensor, last: bool) -> Tensor:
@@ -173,11 +128,9 @@ def _prelu_forward(x: Tensor, slopes: Tensor, inner: int, last: bool) -> Tensor:
     return y.movedim(-1, 2) if last else y
 
 
-def _gradient_of_images(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, slopes = ctx.saved_tensors
-    inner, last = ctx.rest
+def _prelu_gradient(grad: Tensor, x: Tensor, slopes: Tensor, inner: int, last: bool) -> tuple[Tensor, Tensor]:
     dx, dslopes = _prelu_backward(_turned(grad, last), _turned(x, last), slopes, inner)
-    return dx.movedim(-1, 2) if last else dx, dslopes, None, None
+    return dx.movedim(-1, 2) if last else dx, dslopes
 
 
 def _prelu_composition(x: Tensor, slopes: Tensor, inner: int, last: bool) -> Tensor:
@@ -185,7 +138,7 @@ def _prelu_composition(x: Tensor, slopes: Tensor, inner: int, last: bool) -> Ten
     return torch.where(x > 0, x, x * slopes.view(shape[: x.dim()]))
 
 
-_prelu_eager = eager(_prelu_forward, _prelu_setup, _gradient_of_images, _prelu_composition)
+_prelu_images = eager(_prelu_forward, *of_inputs(_prelu_gradient, 2), _prelu_composition, registered=True)
 
 
 def prelu(x: Tensor, slopes: Tensor) -> Tensor | None:
@@ -197,16 +150,7 @@ def prelu(x: Tensor, slopes: Tensor) -> Tensor | None:
     if x.dim() < 3 or not x.is_cpu or (last and not x.movedim(2, -1).is_contiguous()):
         return None
     inner = x.shape[2:].numel() if slopes.size(1) == 1 else 1 if last else x.shape[3:].numel()
-    y: Tensor = (_prelu_forward if tracing() else _prelu_eager)(x, slopes, inner, last)
-    return y
-
-
-_softmax = library.short_softmax.default
-_softmax_backward = library.short_softmax_backward.default
-
-
-fakes_like("x", "short_softmax")
-fakes_like("y", "short_softmax_backward")
+    return _prelu_images(x, slopes, inner, last)
 
 
 def _softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -215,40 +159,25 @@ def _softmax_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _softmax_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _softmax_backward(grad, *ctx.saved_tensors, ctx.log), None
+    return library.short_softmax_backward.default(grad, *ctx.saved_tensors, ctx.log), None
 
 
 def _softmax_composition(x: Tensor, log: bool) -> Tensor:
     return torch.log_softmax(x, -1) if log else torch.softmax(x, -1)
 
 
-_softmax_eager = differentiable(_softmax, _softmax_setup, _softmax_gradient, _softmax_composition)
+_softmax = differentiable(library.short_softmax.default, _softmax_setup, _softmax_gradient, _softmax_composition)
 
 
 def short_softmax(x: Tensor, log: bool = False) -> Tensor:
     """Compute the softmax of x [B, ..., D], or its logarithm, along rows of at most 32 elements, on a CPU."""
-    y: Tensor = (_softmax if tracing() else _softmax_eager)(x, log)
-    return y
+    return _softmax(x, log)
 
 
 LONG_ROW = 128
 """Numbers of a row from which a factor of it pays: the sum of each row is a chain of its own."""
 
-_scaled = library.scaled.default
-_scale_backward = library.scaled_backward.default
-
-
-fakes_like("x", "scaled")
-fakes_like(("x", "factors"), "scaled_backward")
-
-
-def _scale_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:2])
-    ctx.rest = inputs[2:]
-
-
-def _scale_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return *_scale_backward(grad, *ctx.saved_tensors, *ctx.rest), None
+_scaled, _scaled_backward = library.scaled.default, library.scaled_backward.default
 
 
 def _of_groups(x: Tensor, factors: Tensor, by_rows: bool) -> Tensor:
@@ -256,30 +185,28 @@ def _of_groups(x: Tensor, factors: Tensor, by_rows: bool) -> Tensor:
     return x * factors.unsqueeze(2 if by_rows else 1)
 
 
-differentiable(_scaled, _scale_setup, _scale_gradient, _of_groups)
+differentiable(_scaled, *of_inputs(_scaled_backward, 2), _of_groups)
 
 
-def _scale_forward(x: Tensor, factors: Tensor, order: list[int], sizes: tuple[int, int, int], by_rows: bool) -> Tensor:
+def _scaled_forward(x: Tensor, factors: Tensor, order: list[int], sizes: tuple[int, int, int], by_rows: bool) -> Tensor:
     laid_out = x.permute(order)
     groups = factors.permute(order).reshape(sizes[0], sizes[1 if by_rows else 2])
     return _scaled(laid_out.view(sizes), groups, by_rows).view(laid_out.shape).permute(way_back(order))
 
 
-def _gradient_of_products(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, factors = ctx.saved_tensors
-    order, sizes, by_rows = ctx.rest
+def _scaled_gradient(
+    grad: Tensor, x: Tensor, factors: Tensor, order: list[int], sizes: tuple[int, int, int], by_rows: bool
+) -> tuple[Tensor, Tensor]:
     laid_out, own = x.permute(order), factors.permute(order)
     groups = own.reshape(sizes[0], sizes[1 if by_rows else 2])
-    dx, sums = _scale_backward(grad.permute(order).reshape(sizes), laid_out.view(sizes), groups, by_rows)
+    dx, sums = _scaled_backward(grad.permute(order).reshape(sizes), laid_out.view(sizes), groups, by_rows)
     back = way_back(order)
-    return dx.view(laid_out.shape).permute(back), sums.view(own.shape).permute(back), None, None, None
+    return dx.view(laid_out.shape).permute(back), sums.view(own.shape).permute(back)
 
 
-def _scale_composition(x: Tensor, factors: Tensor, *_: Any) -> Tensor:
-    return x * factors
-
-
-_scale_eager = eager(_scale_forward, _scale_setup, _gradient_of_products, _scale_composition)
+_scaled_images = eager(
+    _scaled_forward, *of_inputs(_scaled_gradient, 2), lambda x, factors, *_: x * factors, registered=True
+)
 
 
 def _groups(x: Tensor, factors: Tensor, order: list[int]) -> tuple[tuple[int, int, int], bool] | None:
@@ -314,11 +241,8 @@ def scaled(x: Tensor, factors: Tensor) -> Tensor | None:
     known = on_cpu(x) and on_cpu(factors) and factors.size(0) == x.size(0) and x.numel() > 0
     if not known or any(n not in (1, m) for n, m in zip(factors.shape, x.shape, strict=True)):
         return None
-    order = memory_order(x)
-    if not x.permute(order).is_contiguous():
+    dense = packed(x)
+    found = None if dense is None else _groups(x, factors, dense[1])
+    if dense is None or found is None or prod(found[0]) == factors.numel():
         return None
-    found = _groups(x, factors, order)
-    if found is None or prod(found[0]) == factors.numel():
-        return None
-    y: Tensor = (_scale_forward if tracing() else _scale_eager)(x, factors, order, *found)
-    return y
+    return _scaled_images(x, factors, dense[1], *found)

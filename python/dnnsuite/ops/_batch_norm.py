@@ -24,7 +24,6 @@ from .library import (
     transforming,
 )
 
-_forward = library.batch_norm_act.default
 _running = library.batch_norm_act_running_.default
 _counted = library.batch_norm_act_counted_.default
 _backward = library.batch_norm_act_backward.default
@@ -119,13 +118,8 @@ def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         dweight, dbias = _backward_parameters(grad, x, weight, bias, statistics, ctx.activation, ctx.slope)
     if ctx.adds and residual is None:
         dresidual = grad
-    return (
-        dx,
-        None if weight is None else dweight,
-        dbias if ctx.has_bias else None,
-        dresidual if ctx.adds else None,
-        *(None for _ in range(5)),
-    )
+    dweight, dbias = None if weight is None else dweight, dbias if ctx.has_bias else None
+    return dx, dweight, dbias, dresidual if ctx.adds else None, *(None,) * 5
 
 
 def batch_norm_composition(
@@ -162,7 +156,7 @@ def batch_norm_composition(
     return y.to(dtype), torch.stack([mean, inverse, unbiased])
 
 
-_eager = differentiable(_forward, _setup_both, _grad, batch_norm_composition)
+_eager = differentiable(library.batch_norm_act.default, _setup_both, _grad, batch_norm_composition)
 
 
 def batch_norm_act(
@@ -189,28 +183,16 @@ def batch_norm_act(
     Returns:
         The result, and [3, B, C] with the mean, 1 / deviation, and the unbiased variance for running statistics.
     """
-    call = _forward if tracing() else _eager
-    if x.is_cuda and not cuda_kernels:
-        call = batch_norm_composition
-    result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
-    return result
+    call = batch_norm_composition if x.is_cuda and not cuda_kernels else _eager
+    return call(x, weight, bias, residual, mean, variance, eps, activation, slope)
 
 
-def _train(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    residual: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
-    tracked: Tensor | None,
-    *rest: Any,
-) -> tuple[Tensor, Tensor]:
-    """Return result and statistics of a batch; updates the running `mean` and `variance`, and `tracked`, which counts
-    batches."""
-    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+def _train(x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+    """Return result and statistics of a batch; updates the running statistics, and `tracked`, which counts batches.
+    The arguments are those of `batch_norm_act_running`, in the operator's order."""
+    weight, bias, residual, mean, variance, tracked, *rest = args
     y = laid_out(x, True).data  # no view: torch refuses to write in place into one that a Function has made
-    statistics = x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+    statistics = new_statistics(x)
     running = [mean, variance] if tracked is None else [mean, variance, tracked]
     with below_autograd():
         call = _running if tracked is None else _counted
@@ -269,5 +251,4 @@ def batch_norm_act_running(
     if not (known and has_kernels) or tracing() or transforming():
         return None
     arguments = (x, weight, bias, residual, *running, tracked, eps, activation, slope, momentum)
-    y: Tensor = _train_with_gradient(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]
-    return y
+    return _train_with_gradient(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]

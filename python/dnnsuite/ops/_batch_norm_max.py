@@ -40,16 +40,9 @@ def _slope(activation: str, z: Tensor, slope: float) -> Tensor:
 
 
 def _composition(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor | None,
-    variance: Tensor | None,
-    eps: float,
-    activation: str,
-    slope: float,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any, norm: Any = batch_norm_composition
 ) -> tuple[Tensor, Tensor, Tensor]:
-    y, statistics = batch_norm_composition(x, weight, bias, None, mean, variance, eps, activation, slope)
+    y, statistics = norm(x, weight, bias, None, *rest)
     values, indices = torch.max(y, -1, keepdim=True)
     return values, indices, statistics
 
@@ -128,14 +121,10 @@ def batch_norm_max(
 
     Returns:
         Values [B, N, C, 1], their indices [B, N, C, 1], and the statistics [3, B, C] of `batch_norm_act`. If
-        normalisation
-        rounds several points to the same number, the index is that of the point that was largest before.
+        normalisation rounds several points to the same number, the index is that of the point that was largest before.
     """
     arguments = (x, weight, bias, mean, variance, eps, activation, slope)
     has_kernels = x.device.type == "cpu" or (cuda_kernels and x.is_cuda and x.dtype in _KERNEL_DTYPES)
     if not has_kernels or x.numel() == 0 or tracing() or transforming():
-        y, statistics = batch_norm_act(x, weight, bias, None, *arguments[3:])
-        values, indices = torch.max(y, -1, keepdim=True)
-        return values, indices, statistics
-    found: tuple[Tensor, Tensor, Tensor] = _largest(*arguments)
-    return found
+        return _composition(*arguments, norm=batch_norm_act)
+    return _largest(*arguments)

@@ -17,45 +17,46 @@ from .windows import of_sides, output_side
 ConvolutionGeometry = tuple[list[int], list[int], list[int], bool, list[int], int]
 """Stride, padding, dilation, transposed, output padding and groups, in the order of `torch.convolution`."""
 
-_convolution_forward = library.convolve_models.default
-_convolution_backward = library.convolve_models_backward.default
 
-
-def _convolution_new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+def _new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
     own = torch.convolution(x[0], weight[0], None if bias is None else bias[0], *geometry)
     return own.new_empty_strided((len(x), *own.shape), (own.numel(), *own.stride()))
 
 
-fake("convolve_models", _convolution_new_result)
-
-
-def _convolution_new_gradients(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _new_gradients(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     found = torch.empty_like(x), torch.empty_like(weight), x.new_empty(len(x), grad.size(2))
     return tuple(t if needed else x.new_empty(0) for t, needed in zip(found, rest[-3:], strict=True))
 
 
-fake("convolve_models_backward", _convolution_new_gradients)
+fake("convolve_models", _new_result)
+fake("convolve_models_backward", _new_gradients)
 
 
-def _convolution_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, _, *ctx.geometry = inputs
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, _, *ctx.steps = inputs
     ctx.save_for_backward(x, weight)
 
 
-def _convolution_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    needs = ctx.needs_input_grad[:3]
-    found = _convolution_backward(grad, *ctx.saved_tensors, *ctx.geometry, *needs)
-    return *(t if needed else None for t, needed in zip(found, needs, strict=True)), *(None for _ in ctx.geometry)
+def _grad_by(backward: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """Make the gradient of a convolution, of an operator that computes those which are needed."""
+
+    def grad_of(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        needs = ctx.needs_input_grad[:3]
+        found = backward(grad, *ctx.saved_tensors, *ctx.steps, *needs)
+        return *(t if needed else None for t, needed in zip(found, needs, strict=True)), *(None for _ in ctx.steps)
+
+    return grad_of
 
 
-def _convolution_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+def each_convolved(x: Tensor, weight: Tensor, bias: Tensor | None, *geometry: Any) -> Tensor:
+    """Compose a convolution of torch's, model by model; `geometry` as for `torch.convolution`."""
     biases: Any = [None] * len(x) if bias is None else bias.unbind(0)
     own = zip(x.unbind(0), weight.unbind(0), biases, strict=True)
     return torch.stack([torch.convolution(*tensors, *geometry) for tensors in own])
 
 
-_convolution_eager = differentiable(
-    _convolution_forward, _convolution_setup, _convolution_grad, _convolution_composition
+_models = differentiable(
+    library.convolve_models.default, _setup, _grad_by(library.convolve_models_backward.default), each_convolved
 )
 
 
@@ -65,12 +66,7 @@ def convolve_models(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Co
     x may be one batch for all models (stride 0 in dimension 0). The result has the same memory format as torch's result
     for one model.
     """
-    result: Tensor = _convolution_eager(x, weight, bias, *geometry)
-    return result
-
-
-_window_convolution_forward = library.window_convolution.default
-_window_convolution_backward = library.window_convolution_backward.default
+    return _models(x, weight, bias, *geometry)
 
 
 def _new_last(like: Tensor, *shape: int) -> Tensor:
@@ -79,44 +75,28 @@ def _new_last(like: Tensor, *shape: int) -> Tensor:
     return like.new_empty(models, samples, *sides, channels).movedim(-1, 2)
 
 
-def _window_convolution_new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
+def _new_windows(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
     ends = zip(x.shape[3:], weight.shape[3:], *steps[:3], strict=True)
     return _new_last(x, *x.shape[:2], weight.size(1), *(output_side(*end) for end in ends))
 
 
-fake("window_convolution", _window_convolution_new_result)
-
-
-def _window_convolution_new_gradients(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _new_window_gradients(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     found = _new_last(x, *x.shape), _new_last(x, *weight.shape), x.new_empty(len(x), weight.size(1))
     return tuple(t if needed else x.new_empty(0) for t, needed in zip(found, rest[-3:], strict=True))
 
 
-fake("window_convolution_backward", _window_convolution_new_gradients)
+fake("window_convolution", _new_windows)
+fake("window_convolution_backward", _new_window_gradients)
 
 
-def _window_convolution_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, _, *ctx.steps = inputs
-    ctx.save_for_backward(x, weight)
-
-
-def _window_convolution_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    needs = ctx.needs_input_grad[:3]
-    found = _window_convolution_backward(grad, *ctx.saved_tensors, *ctx.steps, *needs)
-    return *(t if needed else None for t, needed in zip(found, needs, strict=True)), None, None, None, None
-
-
-def _window_convolution_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
-    biases: Any = [None] * len(x) if bias is None else bias.unbind(0)
+def _windows_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
     # Contiguous: with the channels last torch refuses some gradients of gradients, as of a single filter.
-    own = zip(x.contiguous().unbind(0), weight.contiguous().unbind(0), biases, strict=True)
-    convolve: Any = torch.nn.functional.conv2d if x.dim() == 5 else torch.nn.functional.conv3d
-    return torch.stack([convolve(*tensors, *steps) for tensors in own])
+    *pairs, groups = steps
+    return each_convolved(x.contiguous(), weight.contiguous(), bias, *pairs, False, [0] * (x.dim() - 3), groups)
 
 
-_window_convolution_eager = differentiable(
-    _window_convolution_forward, _window_convolution_setup, _window_convolution_grad, _window_convolution_composition
-)
+_convolve, _convolve_backward = library.window_convolution.default, library.window_convolution_backward.default
+_windows = differentiable(_convolve, _setup, _grad_by(_convolve_backward), _windows_composition)
 
 
 def window_convolution(
@@ -135,22 +115,15 @@ def window_convolution(
     copied. x may be one batch for all models (stride 0 in dimension 0).
     """
     steps = list(stride), list(padding), list(dilation)
-    call = _window_convolution_forward if tracing() else _window_convolution_eager
-    result: Tensor = (call if on_cpu(x) else _window_convolution_composition)(x, weight, bias, *steps, groups)
-    return result
+    return (_windows if on_cpu(x) else _windows_composition)(x, weight, bias, *steps, groups)
 
 
-_depthwise_forward = library.depthwise.default
-_backward_input = library.depthwise_backward_input.default
-_backward_weight = library.depthwise_backward_weight.default
-
-
-def _depthwise_new_result(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: int) -> Tensor:
+def _new_depthwise(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: int) -> Tensor:
     sizes = (output_side(x.shape[2 + i], weight.shape[1 + i], *steps[i::2]) for i in range(2))
     return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
 
 
-fake("depthwise", _depthwise_new_result)
+fake("depthwise", _new_depthwise)
 fake("depthwise_backward_input", of_sides)
 fake(
     "depthwise_backward_weight",
@@ -168,10 +141,11 @@ def _depthwise_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     needs = ctx.needs_input_grad
     models, kernel_h, kernel_w, channels = weight.shape
-    dx = _backward_input(grad, weight, *x.shape[2:4], *ctx.steps) if needs[0] else None
+    dx = _depthwise_images(grad, weight, *x.shape[2:4], *ctx.steps) if needs[0] else None
     dweight = dbias = None
     if needs[1] or needs[2]:
-        sums = _backward_weight(grad, x, kernel_h, kernel_w, *ctx.steps).view(models, kernel_h * kernel_w + 1, channels)
+        sums = _depthwise_filters(grad, x, kernel_h, kernel_w, *ctx.steps)
+        sums = sums.view(models, kernel_h * kernel_w + 1, channels)
         dweight = sums[:, :-1].reshape(weight.shape) if needs[1] else None
         dbias = sums[:, -1] if ctx.has_bias else None
     return dx, dweight, dbias, *(None for _ in ctx.steps)
@@ -187,7 +161,9 @@ def _depthwise_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *step
     return y.view(samples, models, channels, *y.shape[2:]).permute(1, 0, 3, 4, 2)
 
 
-_depthwise_eager = differentiable(_depthwise_forward, _depthwise_setup, _depthwise_grad, _depthwise_composition)
+_channels, _depthwise_images = library.depthwise.default, library.depthwise_backward_input.default
+_depthwise_filters = library.depthwise_backward_weight.default
+_depthwise = differentiable(_channels, _depthwise_setup, _depthwise_grad, _depthwise_composition)
 
 
 def depthwise(
@@ -202,37 +178,14 @@ def depthwise(
 
     x may be one batch for all models (stride 0 in dimension 0). The result is [B, N, OH, OW, C].
     """
-    result: Tensor = (_depthwise_forward if tracing() else _depthwise_eager)(
-        x, weight, bias, *stride, *padding, *dilation
-    )
-    return result
-
-
-_convolve = library.window_convolution.default
-_convolve_backward = library.window_convolution_backward.default
-_depthwise = library.depthwise.default
-_depthwise_images = library.depthwise_backward_input.default
-_depthwise_filters = library.depthwise_backward_weight.default
-
-
-def _like(x: Tensor, channels: int, sides: Sequence[int]) -> Tensor:
-    """Make room for images `[B, N, channels, *sides]`, the channels last in memory."""
-    return x.new_empty(*x.shape[:2], *sides, channels).movedim(-1, 2)
-
-
-def _add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
-    return y if bias is None else y.add_(bias[:, None, :, None, None])
-
-
-def _transposed_convolution_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, _, *ctx.steps = inputs
-    ctx.save_for_backward(x, weight)
+    return _depthwise(x, weight, bias, *stride, *padding, *dilation)
 
 
 def _by_windows(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     *steps, groups, sides = rest
-    room = _like(x, weight.size(2) * groups, sides)  # the images of the convolution: only their shape is read
-    return _add_bias(_convolve_backward(x, room, weight, *steps, groups, True, False, False)[0], bias)
+    room = _new_last(x, *x.shape[:2], weight.size(2) * groups, *sides)  # the images: only their shape is read
+    y = _convolve_backward(x, room, weight, *steps, groups, True, False, False)[0]
+    return y if bias is None else y.add_(bias[:, None, :, None, None])
 
 
 def _grad_by_windows(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -240,9 +193,7 @@ def _grad_by_windows(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     *steps, groups, _ = ctx.steps
     needs = ctx.needs_input_grad
     dx = _convolve(grad, weight, None, *steps, groups) if needs[0] else None
-    dweight = None
-    if needs[1]:
-        dweight = _convolve_backward(x, grad, weight, *steps, groups, False, True, False)[1]
+    dweight = _convolve_backward(x, grad, weight, *steps, groups, False, True, False)[1] if needs[1] else None
     return dx, dweight, grad.sum((1, 3, 4)) if needs[2] else None, *(None for _ in ctx.steps)
 
 
@@ -260,7 +211,7 @@ def _grad_by_channels(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     steps = [n for pair in pairs for n in pair]
     needs = ctx.needs_input_grad
     filters = weight.squeeze(2).movedim(1, -1)
-    dx = _depthwise(grad, filters, None, *steps).movedim(-1, 2) if needs[0] else None
+    dx = _channels(grad, filters, None, *steps).movedim(-1, 2) if needs[0] else None
     dweight = None
     if needs[1]:
         models, height, width, channels = filters.shape
@@ -270,27 +221,18 @@ def _grad_by_channels(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return dx, dweight, grad.sum((1, 2, 3)) if needs[2] else None, *(None for _ in ctx.steps)
 
 
-def _transposed_convolution_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
+def _transposed(x: Tensor, weight: Tensor, bias: Tensor | None, *steps: Any) -> Tensor:
     """Compose the result of torch's transposed convolution, model by model."""
     stride, padding, dilation, groups, sides = steps
     ends = zip(sides, x.shape[3:], weight.shape[3:], stride, padding, dilation, strict=True)
     extra = [side - ((n - 1) * s - 2 * p + d * (k - 1) + 1) for side, n, k, s, p, d in ends]
-    biases: Any = [None] * len(x) if bias is None else bias.unbind(0)
     # Contiguous: with the channels last torch refuses some gradients of gradients.
-    own = zip(x.contiguous().unbind(0), weight.contiguous().unbind(0), biases, strict=True)
-    plain: Callable[..., Tensor] = torch.nn.functional.conv_transpose2d
-    return torch.stack([plain(*tensors, stride, padding, extra, groups, dilation) for tensors in own])
+    geometry = stride, padding, dilation, True, extra, groups
+    return each_convolved(x.contiguous(), weight.contiguous(), bias, *geometry)
 
 
-_eager_windows = eager(
-    _by_windows, _transposed_convolution_setup, _grad_by_windows, _transposed_convolution_composition
-)
-_eager_channels = eager(
-    _by_channels,
-    _transposed_convolution_setup,
-    _grad_by_channels,
-    lambda *args: _transposed_convolution_composition(*args).movedim(2, -1),
-)
+_eager_windows = eager(_by_windows, _setup, _grad_by_windows, _transposed)
+_eager_channels = eager(_by_channels, _setup, _grad_by_channels, lambda *args: _transposed(*args).movedim(2, -1))
 
 
 def transposed_convolution(
@@ -310,9 +252,7 @@ def transposed_convolution(
     be.
     """
     steps = list(stride), list(padding), list(dilation), groups, list(sides)
-    return (_transposed_convolution_composition if tracing() or not on_cpu(x) else _eager_windows)(
-        x, weight, bias, *steps
-    )
+    return (_transposed if tracing() or not on_cpu(x) else _eager_windows)(x, weight, bias, *steps)
 
 
 def transposed_depthwise(
@@ -330,5 +270,5 @@ def transposed_depthwise(
     """
     steps = list(stride), list(padding), list(dilation), x.size(2), list(sides)
     if tracing() or not on_cpu(x):
-        return _transposed_convolution_composition(x, weight, bias, *steps)
+        return _transposed(x, weight, bias, *steps)
     return _eager_channels(x, weight, bias, *steps).movedim(-1, 2)

@@ -5,7 +5,7 @@ that are weighted sums along rows and columns (upsampled, padded, pooled by unev
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,13 +14,11 @@ from torch.nn import functional as F
 
 from .device import on_cpu
 from .library import below_autograd, differentiable, eager, fake, in_gradient, library, tracing
-from .memory_order import memory_order, way_back
+from .memory_order import packed, way_back
 from .shared import once
 from .windows import of_sides, output_side
 
-_cut = library.patches.default
-_put = library.add_patches.default
-_cut_gradient, _put_gradient = in_gradient(_cut), in_gradient(_put)
+_cut_gradient, _put_gradient = in_gradient(library.patches.default), in_gradient(library.add_patches.default)
 
 
 def _new_patches(x: Tensor, *steps: int) -> Tensor:
@@ -74,8 +72,8 @@ def _grad_of_put(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _cut_gradient(grad, *ctx.steps), None, None, *(None for _ in ctx.steps)
 
 
-_eager_cut = differentiable(_cut, _setup_cut, _grad_of_cut, _cut_composition)
-_eager_put = differentiable(_put, _setup_put, _grad_of_put, _put_composition)
+_cut = differentiable(library.patches.default, _setup_cut, _grad_of_cut, _cut_composition)
+_put = differentiable(library.add_patches.default, _setup_put, _grad_of_put, _put_composition)
 
 
 def patches(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> Tensor:
@@ -83,8 +81,7 @@ def patches(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Se
 
     Padding is zeros. If all models share the images, they share the windows too.
     """
-    call = _cut if tracing() else _eager_cut
-    cut = call if on_cpu(x) else _cut_composition
+    cut = _cut if on_cpu(x) else _cut_composition
     return once(lambda one: cut(one, *kernel, *stride, *padding), x)
 
 
@@ -98,10 +95,8 @@ def add_patches(
         sides: height H and width W of the images.
         kernel, stride, padding: see `patches`.
     """
-    call = _put if tracing() else _eager_put
-    put = call if on_cpu(patches) else _put_composition
-    result: Tensor = put(patches, *sides, *kernel, *stride, *padding)
-    return result
+    put = _put if on_cpu(patches) else _put_composition
+    return put(patches, *sides, *kernel, *stride, *padding)
 
 
 _copy = library.rearranged.default
@@ -131,18 +126,13 @@ def copied_in_order(x: Tensor, order: Sequence[int]) -> Tensor | None:
     """
     if not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
         return None
-    lies = memory_order(x)
-    packed = x.permute(lies)
-    if not packed.is_contiguous():
-        return None
-    copy = _copy if tracing() else _eager_copy
-    y: Tensor = copy(packed, [lies.index(dim) for dim in order])
-    return y
+    found = packed(x)
+    return None if found is None else _eager_copy(found[0], [found[1].index(dim) for dim in order])
 
 
 def _through(copy: Any, x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Tensor:
     """Copy x `[B, N, C, *]` with the function `copy`: of its pixels `[B, *parts]`, in `order`, to `[B, *shape]`."""
-    rows: Tensor = copy(x.movedim(2, -1).reshape(x.size(0), *parts), order)
+    rows = copy(x.movedim(2, -1).reshape(x.size(0), *parts), order)
     return rows.reshape(x.size(0), *shape).movedim(-1, 2)
 
 
@@ -164,7 +154,7 @@ def _rearrange_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _through(_copy_gradient, grad, *ctx.ways), None, None, None
 
 
-_eager = eager(_rearrange_forward, _rearrange_setup, _rearrange_gradient, _rearrange_composition)
+_eager = eager(_rearrange_forward, _rearrange_setup, _rearrange_gradient, _rearrange_composition, registered=True)
 
 
 def rearranged(x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Tensor:
@@ -175,14 +165,11 @@ def rearranged(x: Tensor, parts: Sequence[int], order: Sequence[int], shape: Seq
         order: new order of `[B, *parts]`; the model stays in front.
         shape: sizes `[N, *, C]` of the result, whose channels are last in memory too.
     """
-    if not on_cpu(x) or x.dtype not in (torch.float32, torch.float64):
-        return _rearrange_composition(x, parts, order, shape)
-    y: Tensor = (_rearrange_forward if tracing() else _eager)(x, list(parts), list(order), list(shape))
-    return y
+    ours = on_cpu(x) and x.dtype in (torch.float32, torch.float64)
+    return (_eager if ours else _rearrange_composition)(x, list(parts), list(order), list(shape))
 
 
-_resample = library.resample.default
-_backward = library.resample_backward.default
+_resample, _backward = library.resample.default, library.resample_backward.default
 _forward_gradient, _backward_gradient = in_gradient(_resample), in_gradient(_backward)
 fake("resample", lambda x, height, width: of_sides(x, height, width))
 fake("resample_backward", of_sides)
@@ -221,14 +208,10 @@ def _images(rows: Tensor, dims: int) -> Tensor:
     return (rows if dims == 5 else rows.squeeze(2)).movedim(-1, 2)
 
 
-def _multiplied(x: Tensor, formula: str, lines: Iterable[tuple[Any, ...]], kind: str) -> Tensor:
-    rows, columns = (_matrix(kind, n, m, step, before, x) for n, m, step, before in lines)
-    return _images(torch.einsum(formula, rows, columns, _rows(x)), x.dim())
-
-
 def _resample_composition(x: Tensor, kind: str, *rest: Any) -> Tensor:
     lines = zip(_rows(x).shape[2:4], rest[0:2], rest[2:4], rest[4:6], strict=True)
-    return _multiplied(x, "oh,pw,bnhwc->bnopc", lines, kind)
+    rows, columns = (_matrix(kind, n, m, step, before, x) for n, m, step, before in lines)
+    return _images(torch.einsum("oh,pw,bnhwc->bnopc", rows, columns, _rows(x)), x.dim())
 
 
 def _resample_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -301,16 +284,8 @@ def _composition_volumes(x: Tensor, kind: str, *rest: Any) -> Tensor:
     return torch.einsum("ed,oh,pw,bncdhw->bneopc", deep, rows, columns, x).movedim(-1, 2)
 
 
-_IMAGES = (
-    _resample_forward,
-    eager(_resample_forward, _setup_images, _resample_gradient, _resample_composition),
-    _resample_composition,
-)
-_VOLUMES = (
-    _forward_volumes,
-    eager(_forward_volumes, _setup_volumes, _gradient_volumes, _composition_volumes),
-    _composition_volumes,
-)
+_of_images = eager(_resample_forward, _setup_images, _resample_gradient, _resample_composition, registered=True)
+_of_volumes = eager(_forward_volumes, _setup_volumes, _gradient_volumes, _composition_volumes, registered=True)
 
 
 def resample(
@@ -334,7 +309,6 @@ def resample(
     """
     row = (1,) * (5 - x.dim())  # a line is an image of one row
     rest = (*row, *sides, *row, *(steps or (1.0,) * len(sides)), *(0 for _ in row), *(before or (0,) * len(sides)))
-    forward, node, composition = _VOLUMES if x.dim() == 6 else _IMAGES
-    call = forward if tracing() else node
-    run = call if on_cpu(x) else composition
+    ours, torchs = (_of_volumes, _composition_volumes) if x.dim() == 6 else (_of_images, _resample_composition)
+    run = ours if on_cpu(x) else torchs
     return once(lambda one: run(one, kind, *rest), x)

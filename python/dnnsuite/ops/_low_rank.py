@@ -97,8 +97,7 @@ class _LowRank(torch.autograd.Function):
             out, hidden = library.low_rank(y, x, down, up, scale, ranks, rows, p, rng)
         ctx.save_for_backward(x, down, up, scale, hidden, p, rng, offsets)
         ctx.sizes = ranks, rows, most
-        found: Tensor = out
-        return found
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -243,5 +242,4 @@ def low_rank_update(
         most: largest number of rows of a model, if there are offsets.
     """
     most = x.shape[1] if offsets is None else most
-    result: Tensor = _apply(y, x, down, up, scale, None, None, offsets, None, (), most)
-    return result
+    return _apply(y, x, down, up, scale, None, None, offsets, None, (), most)

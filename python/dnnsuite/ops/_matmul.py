@@ -35,7 +35,7 @@ def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     )
 
 
-_matmul_eager = differentiable(_matmul, _matmul_setup, _matmul_backward, torch.bmm)
+_product = differentiable(_matmul, _matmul_setup, _matmul_backward, torch.bmm)
 
 
 def _matmul_composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
@@ -137,11 +137,6 @@ def _by_shared(rows: Tensor, matrix: Tensor, own: bool) -> Tensor:
     return _product(padded, matrix)[:, :count]
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    result: Tensor = (_matmul if tracing() else _matmul_eager)(a, b)
-    return result
-
-
 def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Give both tensors the same number of dimensions between B and the matrix."""
     more = a.dim() - b.dim()
@@ -151,9 +146,8 @@ def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-_forward = library.pixel_products.default
-_forward_gradient = in_gradient(_forward)
-_sum_of_products = library.sum_of_products.default
+_pixels = library.pixel_products.default
+_pixels_gradient = in_gradient(_pixels)
 
 
 fake("pixel_products", lambda x, weight: x.new_empty((*x.shape[:2], weight.shape[1], x.shape[3])))
@@ -169,17 +163,15 @@ def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
     if x.size(1) == 0:
         return grad.new_zeros(len(x), grad.size(2), x.size(2))
     if grad.size(2) > x.size(2):  # the second factor is packed, so it is the smaller one
-        wide: Tensor = _sum_of_products(grad, x.mT)
-        return wide
-    turned: Tensor = _sum_of_products(x, grad.mT)
-    return turned.mT.contiguous()
+        return library.sum_of_products.default(grad, x.mT)
+    return library.sum_of_products.default(x, grad.mT).mT.contiguous()
 
 
 def _pixel_products_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     needs_x, needs_weight, needs_bias = ctx.needs_input_grad
     return (
-        _forward_gradient(grad, weight.mT, None) if needs_x else None,
+        _pixels_gradient(grad, weight.mT, None) if needs_x else None,
         _weight_gradient(grad, x) if needs_weight else None,
         grad.sum(1).sum(-1) if needs_bias else None,  # whole samples first: their numbers fill the vectors
     )
@@ -190,9 +182,7 @@ def _pixel_products_composition(x: Tensor, weight: Tensor, bias: Tensor | None) 
     return y if bias is None else y + bias[:, None, :, None]
 
 
-_pixel_products_eager = differentiable(
-    _forward, _pixel_products_setup, _pixel_products_backward, _pixel_products_composition
-)
+_eager_pixels = differentiable(_pixels, _pixel_products_setup, _pixel_products_backward, _pixel_products_composition)
 
 
 def pixel_products(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -200,6 +190,4 @@ def pixel_products(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
     This is a 1 x 1 convolution of images in torch's usual memory format. The result [B, N, O, P] is contiguous.
     """
-    call = _forward if tracing() else _pixel_products_eager
-    result: Tensor = (call if on_cpu(x) else _pixel_products_composition)(x, weight, bias)
-    return result
+    return (_eager_pixels if on_cpu(x) else _pixel_products_composition)(x, weight, bias)

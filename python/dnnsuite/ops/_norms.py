@@ -12,16 +12,9 @@ from torch import Tensor
 from ._batch_norm import laid_out
 from ._pointwise import add_composition, rows_of
 from .device import on_gpu
-from .library import cuda_kernels, differentiable, fake, fakes_like, library, tracing, transforming
+from .library import cuda_kernels, differentiable, fake, fakes_like, library, transforming
 
-_norm = library.layer_norm.default
-_norm_backward = library.layer_norm_backward.default
-_norm_backward_parameters = library.layer_norm_backward_parameters.default
-_join = library.bias_dropout_add_layer_norm.default
-_join_backward = library.bias_dropout_add_layer_norm_backward.default
-
-
-fakes_like("x", "layer_norm", "bias_dropout_add_layer_norm")
+fakes_like("x", "layer_norm", "bias_dropout_add_layer_norm", "rms_norm")
 
 
 def _new_parameters(x: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -32,7 +25,7 @@ fake("layer_norm_backward", lambda x: (x.new_empty(x.shape), *_new_parameters(x,
 fake("layer_norm_backward_parameters", lambda x: _new_parameters(x, 2))
 fake(
     "bias_dropout_add_layer_norm_backward",
-    lambda x: (x.new_empty(x.shape), x.new_empty(x.shape), *_new_parameters(x, 3)),
+    lambda x: (*(x.new_empty(x.shape) for _ in range(2)), *_new_parameters(x, 3)),
 )
 
 
@@ -46,31 +39,23 @@ def _norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     dx = None
     if ctx.needs_input_grad[0] or on_gpu(x):
-        dx, dweight, dbias = _norm_backward(grad, x, weight, ctx.eps)
+        dx, dweight, dbias = library.layer_norm_backward.default(grad, x, weight, ctx.eps)
     else:
-        dweight, dbias = _norm_backward_parameters(grad, x, ctx.eps)
+        dweight, dbias = library.layer_norm_backward_parameters.default(grad, x, ctx.eps)
     return dx, None if weight is None else dweight, dbias if ctx.has_bias else None, None
 
 
 def _join_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, bias, residual, p, rng, weight, norm_bias, eps = inputs
-    ctx.eps, ctx.has_norm_bias = eps, norm_bias is not None
-    ctx.save_for_backward(x, bias, residual, p, rng, weight)
+    *saved, norm_bias, ctx.eps = inputs
+    ctx.has_norm_bias = norm_bias is not None
+    ctx.save_for_backward(*saved)
 
 
 def _join_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    x, bias, residual, p, rng, weight = ctx.saved_tensors
-    dx, dresidual, dbias, dweight, dnorm_bias = _join_backward(grad, x, bias, residual, p, rng, weight, ctx.eps)
-    return (
-        dx,
-        None if bias is None else dbias,
-        dresidual,
-        None,
-        None,
-        None if weight is None else dweight,
-        dnorm_bias if ctx.has_norm_bias else None,
-        None,
-    )
+    saved = ctx.saved_tensors
+    dx, dresidual, dbias, dweight, dnorm = library.bias_dropout_add_layer_norm_backward.default(grad, *saved, ctx.eps)
+    dbias, dweight = None if saved[1] is None else dbias, None if saved[5] is None else dweight
+    return dx, dbias, dresidual, None, None, dweight, dnorm if ctx.has_norm_bias else None, None
 
 
 def _norm_composition(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
@@ -79,24 +64,15 @@ def _norm_composition(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps
     return y if bias is None else y + rows_of(bias, x)
 
 
-def _join_composition(
-    x: Tensor,
-    bias: Tensor | None,
-    residual: Tensor,
-    p: Tensor | None,
-    rng: Tensor | None,
-    weight: Tensor | None,
-    norm_bias: Tensor | None,
-    eps: float,
-) -> Tensor:
-    return _norm_composition(add_composition(x, bias, residual, p, rng), weight, norm_bias, eps)
+def _join_composition(*args: Any) -> Tensor:
+    return _norm_composition(add_composition(*args[:5]), *args[5:])
 
 
 LONGEST_DROPPED = 2**18
 """Up to this length a GPU's kernel has room for the bits of a row's dropout."""
 
-_norm_eager = differentiable(_norm, _norm_setup, _norm_grad, _norm_composition)
-_join_eager = differentiable(_join, _join_setup, _join_grad, _join_composition)
+_norm = differentiable(library.layer_norm.default, _norm_setup, _norm_grad, _norm_composition)
+_join = differentiable(library.bias_dropout_add_layer_norm.default, _join_setup, _join_grad, _join_composition)
 
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -104,8 +80,7 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
 
     The backward pass computes the statistics again, which is cheaper than saving them because the row is in the cache.
     """
-    result: Tensor = (_norm if tracing() else _norm_eager)(x, weight, bias, eps)
-    return result
+    return _norm(x, weight, bias, eps)
 
 
 def bias_dropout_add_layer_norm(
@@ -122,19 +97,10 @@ def bias_dropout_add_layer_norm(
 
     x and residual are [B, ..., D]; bias, weight and norm_bias are [B, D]; p [B] and rng [B, 2] are as in `dropout`.
     """
-    call = _join if tracing() else _join_eager
-    if p is not None and on_gpu(x) and x.shape[-1] > LONGEST_DROPPED:
-        call = _join_composition
-    result: Tensor = call(x, bias, residual, p, rng, weight, norm_bias, eps)
-    return result
+    call = _join_composition if p is not None and on_gpu(x) and x.shape[-1] > LONGEST_DROPPED else _join
+    return call(x, bias, residual, p, rng, weight, norm_bias, eps)
 
 
-_rms_norm_forward = library.rms_norm.default
-_rms_norm_backward = library.rms_norm_backward.default
-_backward_weight = library.rms_norm_backward_weight.default
-
-
-fakes_like("x", "rms_norm")
 fake("rms_norm_backward", lambda x, weight: (x.new_empty(x.shape), x.new_empty(0 if weight is None else weight.shape)))
 fake("rms_norm_backward_weight", lambda x: x.new_empty(x.shape[0], x.shape[-1]))
 
@@ -147,8 +113,8 @@ def _rms_norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 def _rms_norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     if not ctx.needs_input_grad[0] and not on_gpu(x):
-        return None, _backward_weight(grad, x, ctx.eps), None
-    dx, dweight = _rms_norm_backward(grad, x, weight, ctx.eps)
+        return None, library.rms_norm_backward_weight.default(grad, x, ctx.eps), None
+    dx, dweight = library.rms_norm_backward.default(grad, x, weight, ctx.eps)
     return dx, None if weight is None else dweight, None
 
 
@@ -157,19 +123,13 @@ def _rms_norm_composition(x: Tensor, weight: Tensor | None, eps: float) -> Tenso
     return y if weight is None else y * rows_of(weight, x)
 
 
-_rms_norm_eager = differentiable(_rms_norm_forward, _rms_norm_setup, _rms_norm_grad, _rms_norm_composition)
+_rms_norm = differentiable(library.rms_norm.default, _rms_norm_setup, _rms_norm_grad, _rms_norm_composition)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
     """Compute x / sqrt(mean(x²) + eps) * weight over the last dimension of x [B, ..., D]; the weight is [B, D]."""
-    if x.is_cuda and not cuda_kernels:
-        return _rms_norm_composition(x, weight, eps)
-    result: Tensor = (_rms_norm_forward if tracing() else _rms_norm_eager)(x, weight, eps)
-    return result
+    return (_rms_norm_composition if x.is_cuda and not cuda_kernels else _rms_norm)(x, weight, eps)
 
-
-_group_norm_forward = library.group_norm.default
-_group_norm_backward = library.group_norm_backward.default
 
 SMALLEST = 16
 """Least elements of a channel for which there is a kernel, if they are contiguous."""
@@ -192,7 +152,7 @@ def _group_norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _group_norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
-    dx, dweight, dbias = _group_norm_backward(grad, x, ctx.num_groups, weight, ctx.eps)
+    dx, dweight, dbias = library.group_norm_backward.default(grad, x, ctx.num_groups, weight, ctx.eps)
     return dx, None, None if weight is None else dweight, dbias if ctx.has_bias else None, None
 
 
@@ -207,7 +167,7 @@ def _group_norm_composition(
     return y if bias is None else y + bias.view(shape)
 
 
-_group_norm_eager = differentiable(_group_norm_forward, _group_norm_setup, _group_norm_grad, _group_norm_composition)
+_group_norm = differentiable(library.group_norm.default, _group_norm_setup, _group_norm_grad, _group_norm_composition)
 
 
 def has_group_norm(x: Tensor) -> bool:
@@ -235,14 +195,9 @@ def group_norm(
     if transforming():
         return _group_norm_composition(x, num_groups, weight, bias, eps)
     if has_group_norm(x):
-        result: Tensor = (_group_norm_forward if tracing() else _group_norm_eager)(x, num_groups, weight, bias, eps)
-        return result
+        return _group_norm(x, num_groups, weight, bias, eps)
     if not x.requires_grad:  # torch's gradient of the weights alone crashes on channels that lie last
         x = x.flatten().view(x.shape)
-    each = [
-        torch.nn.functional.group_norm(
-            x[i], num_groups, None if weight is None else weight[i], None if bias is None else bias[i], eps
-        )
-        for i in range(len(x))
-    ]
-    return torch.stack(each)
+    weights, biases = ([None] * len(x) if t is None else t for t in (weight, bias))
+    own = zip(x, weights, biases, strict=True)
+    return torch.stack([torch.nn.functional.group_norm(y, num_groups, w, b, eps) for y, w, b in own])

@@ -15,8 +15,6 @@ from .library import below_autograd, differentiable, fake, fakes_like, in_gradie
 
 _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
-_add = library.bias_dropout_add.default
-_act = library.bias_act_dropout.default
 _act_backward = library.bias_act_dropout_backward.default
 
 
@@ -87,9 +85,9 @@ def _act_composition(x: Tensor, bias: Tensor | None, activation: str, p: Tensor 
     return _dropout_composition(_ACTIVATIONS[activation](x if bias is None else x + rows_of(bias, x)), p, rng)
 
 
-_dropout_eager = differentiable(_dropout, _dropout_setup, _dropout_backward, _dropout_composition)
-_add_eager = differentiable(_add, _add_setup, _add_backward, add_composition)
-_act_eager = differentiable(_act, _act_setup, _act_grad, _act_composition)
+_eager_dropout = differentiable(_dropout, _dropout_setup, _dropout_backward, _dropout_composition)
+_add = differentiable(library.bias_dropout_add.default, _add_setup, _add_backward, add_composition)
+_act = differentiable(library.bias_act_dropout.default, _act_setup, _act_grad, _act_composition)
 
 
 def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
@@ -100,8 +98,7 @@ def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
         rng: (key, step) of each model, int64 [B, 2]. Equal pairs give equal masks, so the mask is not stored but
             computed again in the backward pass. `cpp/fused/README.md` defines it.
     """
-    result: Tensor = (_dropout if tracing() else _dropout_eager)(x, p, rng)
-    return result
+    return _eager_dropout(x, p, rng)
 
 
 def bias_dropout_add(
@@ -111,8 +108,7 @@ def bias_dropout_add(
 
     Without `p` nothing is dropped.
     """
-    result: Tensor = (_add if tracing() else _add_eager)(x, bias, residual, p, rng)
-    return result
+    return _add(x, bias, residual, p, rng)
 
 
 def bias_act_dropout(
@@ -123,8 +119,7 @@ def bias_act_dropout(
     `activation` is 'none', 'relu' or 'gelu' (the exact form, with erf). The backward pass computes the gradients of x
     and bias together; it needs x, but not the result.
     """
-    result: Tensor = (_act if tracing() else _act_eager)(x, bias, activation, p, rng)
-    return result
+    return _act(x, bias, activation, p, rng)
 
 
 _numbers = library.random_numbers.default
@@ -175,8 +170,6 @@ def random_numbers(like: Tensor, rng: Tensor, distribution: str, first: float, s
             'bernoulli', 1 with probability `first`; 'exponential' with rate `first`.
     """
     if tracing():
-        traced: Tensor = _numbers(like, rng, distribution, first, second)
-        return traced
+        return _numbers(like, rng, distribution, first, second)
     with below_autograd():  # it has no gradient
-        result: Tensor = _numbers(like, rng, distribution, first, second)
-    return result
+        return _numbers(like, rng, distribution, first, second)

@@ -25,10 +25,6 @@ from .library import (
 )
 from .shared import beside, is_frozen, is_shared, spread
 
-_embedding = library.embedding.default
-_embedding_backward = library.embedding_backward.default
-
-
 fake("embedding", lambda weight, indices: weight.new_empty((*indices.shape, weight.shape[2])))
 fake("embedding_backward", lambda grad, vocabulary: grad.new_empty(grad.shape[0], vocabulary, grad.shape[-1]))
 
@@ -41,7 +37,7 @@ def _embedding_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _embedding_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     (indices,) = ctx.saved_tensors
-    return _embedding_backward(grad, indices, ctx.vocabulary, ctx.padding_idx), None, None
+    return library.embedding_backward.default(grad, indices, ctx.vocabulary, ctx.padding_idx), None, None
 
 
 def _embedding_composition(weight: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
@@ -50,7 +46,7 @@ def _embedding_composition(weight: Tensor, indices: Tensor, padding_idx: int) ->
     return torch.where((indices == padding_idx).unsqueeze(-1), rows.detach(), rows) if padding_idx >= 0 else rows
 
 
-_embedding_eager = differentiable(_embedding, _embedding_setup, _embedding_backward, _embedding_composition)
+_embedding = differentiable(library.embedding.default, _embedding_setup, _embedding_backward, _embedding_composition)
 
 
 def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
@@ -64,8 +60,7 @@ def embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1) -> Tensor:
         if is_shared(indices):
             return spread(embedding(wide, indices[:1], padding_idx), B)
         return embedding(wide, indices.reshape(1, -1), padding_idx).view(*indices.shape, -1)
-    result: Tensor = (_embedding if tracing() else _embedding_eager)(weight, indices, padding_idx)
-    return result
+    return _embedding(weight, indices, padding_idx)
 
 
 _SUM, _MEAN = 0, 1  # as torch counts the modes
@@ -114,7 +109,7 @@ def _embedding_bag_composition(weight: Tensor, indices: Tensor, offsets: Tensor,
     return found / _sizes(offsets, indices.shape[1]).unsqueeze(-1).to(found.dtype) if mean else found
 
 
-_embedding_bag_eager = eager(_bags, _embedding_bag_setup, _embedding_bag_backward, _embedding_bag_composition)
+_eager_bags = eager(_bags, _embedding_bag_setup, _embedding_bag_backward, _embedding_bag_composition)
 
 
 def embedding_bags(weight: Tensor, indices: Tensor, offsets: Tensor, mean: bool) -> Tensor:
@@ -129,12 +124,10 @@ def embedding_bags(weight: Tensor, indices: Tensor, offsets: Tensor, mean: bool)
         offsets: position in `indices` where each bag begins, [B, N].
         mean: True averages the rows of a bag.
     """
-    result: Tensor = _embedding_bag_eager(weight, indices, offsets, mean)
-    return result
+    return _eager_bags(weight, indices, offsets, mean)
 
 
-_forward = library.cross_entropy.default
-_cross_entropy_backward = library.cross_entropy_backward.default
+_loss, _loss_backward = library.cross_entropy.default, library.cross_entropy_backward.default
 
 
 def _accumulated(logits: Tensor) -> torch.dtype:
@@ -160,7 +153,7 @@ def _cross_entropy_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None
 
 def _cross_entropy_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Any, ...]:
     logits, target, log_sum = ctx.saved_tensors
-    return _cross_entropy_backward(grad, logits, target, log_sum, *ctx.options), None, None, None, None
+    return _loss_backward(grad, logits, target, log_sum, *ctx.options), None, None, None, None
 
 
 def _cross_entropy_composition(
@@ -178,9 +171,7 @@ def _cross_entropy_composition(
     return rows.sum(1) / (target != ignore_index).sum(1) if reduction == "mean" else rows.sum(1)
 
 
-_cross_entropy_eager = differentiable(
-    _forward, _cross_entropy_setup, _cross_entropy_backward, _cross_entropy_composition
-)
+_cross_entropy = differentiable(_loss, _cross_entropy_setup, _cross_entropy_backward, _cross_entropy_composition)
 
 
 def cross_entropy(
@@ -191,13 +182,8 @@ def cross_entropy(
     'mean' averages over the rows of the model whose target is not `ignore_index`; it is NaN if there is none, as in
     torch. On a CPU a target outside [0, C) is an error. The loss of 16-bit logits is float32.
     """
-    call = _forward if tracing() else _cross_entropy_eager
-    loss: Tensor = call(logits, target, ignore_index, label_smoothing, reduction)[0]
-    return loss
+    return _cross_entropy(logits, target, ignore_index, label_smoothing, reduction)[0]
 
-
-_loss = library.cross_entropy.default
-_loss_backward = library.cross_entropy_backward.default
 
 CHUNK = 2**22
 """Logits in a chunk, 16 MiB: with fewer, the weight and its gradient are read and written too often."""
@@ -208,19 +194,11 @@ def chunk_rows(classes: int) -> int:
     return min(max(CHUNK // max(classes, 1) // 32 * 32, 64), 1024)
 
 
-def _linear_cross_entropy_composition(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    target: Tensor,
-    ignore_index: int,
-    label_smoothing: float,
-    reduction: str,
-) -> Tensor:
+def _linear_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     logits = linear_composition(x, weight, bias)
     if logits.device.type == "cpu" and logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
-    return cross_entropy(logits, target, ignore_index, label_smoothing, reduction)
+    return cross_entropy(logits, *rest)
 
 
 class _Chunked(torch.autograd.Function):
@@ -254,7 +232,7 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         if torch.is_grad_enabled():
-            return gradients_through(_linear_cross_entropy_composition, ctx, (grad,))
+            return gradients_through(_linear_composition, ctx, (grad,))
         gradients = ctx.saved_tensors[4:]
         if not bool((grad == 1).all()):
             gradients = [None if g is None else g * beside(grad, g) for g in gradients]
@@ -317,7 +295,5 @@ def linear_cross_entropy(
         raise InvalidArgument(f"linear_cross_entropy: target must be {list(x.shape[:2])}, not {list(target.shape)}")
     if reduction not in ("mean", "sum"):
         raise InvalidArgument(f"linear_cross_entropy: reduction must be 'mean' or 'sum', not {reduction!r}")
-    if tracing() or not own_products(x, weight, bias):
-        return _linear_cross_entropy_composition(x, weight, bias, target, ignore_index, label_smoothing, reduction)
-    loss: Tensor = _Chunked.apply(x, weight, bias, target, ignore_index, label_smoothing, reduction)
-    return loss
+    call = _linear_composition if tracing() or not own_products(x, weight, bias) else _Chunked.apply
+    return call(x, weight, bias, target, ignore_index, label_smoothing, reduction)

@@ -21,7 +21,7 @@ def mean(x: Tensor, dims: int | tuple[int, ...], keepdim: bool = False) -> Tenso
     if x.dtype not in (torch.float32, torch.float64):  # a sum of 16 bits would be rounded twice
         return x.mean(dims, keepdim)
     total = x.sum(dims, keepdim)
-    return total / (x.numel() / max(total.numel(), 1)) if x.numel() else x.mean(dims, keepdim)
+    return total / (x.numel() / (total.numel() or 1)) if x.numel() else x.mean(dims, keepdim)
 
 
 def max(input: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
