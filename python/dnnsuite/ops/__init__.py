@@ -19,8 +19,6 @@ from ._convolution import (
     transposed_depthwise,
     window_convolution,
 )
-from ._gradient import as_real as as_real
-from ._gradient import clamp_gradients_, gradient_norms, scale_gradients_
 from ._images import add_patches, copied_in_order, patches, rearranged, resample
 from ._linear import linear
 from ._low_rank import low_rank, low_rank_update
@@ -34,7 +32,16 @@ from ._recurrence import GATES, recurrence
 from ._vocabulary import chunk_rows as chunk_rows
 from ._vocabulary import cross_entropy, embedding, embedding_bags, linear_cross_entropy
 from .library import instruction_set
-from .optimizer import RULES, optimizer_, optimizer_plan, optimizer_step_
+from .optimizer import (
+    RULES,
+    clamp_gradients_,
+    gradient_norms,
+    optimizer_,
+    optimizer_plan,
+    optimizer_step_,
+    scale_gradients_,
+)
+from .optimizer import as_real as as_real
 
 __all__ = [
     "GATES", "LONGEST_ATTENTION", "MAX_ACTIVATIONS", "MOST_TAPS", "NORM_ACTIVATIONS", "RULES",

@@ -5,7 +5,7 @@ chain is of several, each with parameters of its own (Muon for matrices and Adam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -23,11 +23,33 @@ Hypers = Sequence[Mapping[str, torch.Tensor]]
 Moved = list[tuple[torch.Tensor, torch.Tensor]]
 
 
-class Around(ArrayOptimizer):
+class _Sharing(ArrayOptimizer):
+    """Base of optimizers of others, with whom they share groups and state; `held` are attributes that say of which."""
+
+    held: ClassVar[tuple[str, ...]] = ("pairs", "per_model", "flags")
+
+    def _share(self) -> None:
+        raise TypeError(f"{type(self).__name__} shares nothing")
+
+    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
+        super().select(indices, **fresh)
+        self._share()
+
+    def __getstate__(self) -> Group:
+        return {**{name: vars(self)[name] for name in self.held}, **super().__getstate__()}
+
+    def __setstate__(self, state: Group) -> None:
+        super().__setstate__(state)
+        self._share()
+
+
+class Around(_Sharing):
     """Base of optimizers around another, `base`, with whom they share groups and state.
 
     Formula, plans and state are those of the base; `own` are hyper-parameters in addition.
     """
+
+    held = (*_Sharing.held, "base", "counters")
 
     def __init__(self, base: ArrayOptimizer, own: Group) -> None:
         if not isinstance(base, ArrayOptimizer):
@@ -52,10 +74,6 @@ class Around(ArrayOptimizer):
     def _share(self) -> None:
         self.base.B, self.base.param_groups, self.base.state = self.B, self.param_groups, self.state
 
-    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        super().select(indices, **fresh)
-        self._share()
-
     def rule(self, group: Group, hyper: Hyper) -> str:
         return self.base.rule(group, hyper)
 
@@ -75,14 +93,6 @@ class Around(ArrayOptimizer):
 
     def planner(self, group: Group) -> ArrayOptimizer:
         return self.base.planner(group)
-
-    def __getstate__(self) -> Group:
-        own = {name: vars(self)[name] for name in ("base", "pairs", "per_model", "flags", "counters")}
-        return {**own, **super().__getstate__()}
-
-    def __setstate__(self, state: Group) -> None:
-        super().__setstate__(state)
-        self._share()
 
 
 class Lookahead(Around):
@@ -224,7 +234,7 @@ def _beside(vector: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     return beside(vector, parameter)
 
 
-class ChainedOptimizer(ArrayOptimizer):
+class ChainedOptimizer(_Sharing):
     """Several optimizers that step together, each on its own parameters, after one backward pass.
 
     Its groups are those of all, in their order, and theirs remain the same groups: a schedule may be given the chain or
@@ -241,6 +251,8 @@ class ChainedOptimizer(ArrayOptimizer):
     >>> muon, adamw = optim.Muon(matrices, lr=[0.1, 0.02, 0.01]), optim.AdamW(others, lr=1e-3)
     >>> optimizer = optim.ChainedOptimizer([muon, adamw])
     """
+
+    held = (*_Sharing.held, "optimizers")
 
     def __init__(self, optimizers: Sequence[ArrayOptimizer], *, on_nan: str = "ignore", max_grad_norm: Any = None):
         self.optimizers = list(optimizers)
@@ -288,10 +300,6 @@ class ChainedOptimizer(ArrayOptimizer):
     def hyper_names(self, group: Group) -> tuple[str, ...]:
         return self._of(group).per_model
 
-    def select(self, indices: Sequence[int | None], **fresh: Any) -> None:
-        super().select(indices, **fresh)
-        self._share()
-
     def rule(self, group: Group, hyper: Hyper) -> str:
         return self._of(group).rule(group, hyper)
 
@@ -306,11 +314,3 @@ class ChainedOptimizer(ArrayOptimizer):
 
     def planner(self, group: Group) -> ArrayOptimizer:
         return self._of(group).planner(group)
-
-    def __getstate__(self) -> Group:
-        own = {name: vars(self)[name] for name in ("optimizers", "pairs", "per_model", "flags")}
-        return {**own, **super().__getstate__()}
-
-    def __setstate__(self, state: Group) -> None:
-        super().__setstate__(state)
-        self._share()

@@ -14,12 +14,12 @@ from .. import _under_way as under_way
 from .. import ops
 from .._shown import shown
 from ..errors import InvalidArgument
-from ..ops.clipping import clip_factors
 from ..ops.decay_groups import warn_of_dimensions
+from ..ops.optimizer import clip_factors
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
 from ._plan import Hyper, refuse_other_width, refuse_sparse
-from ._state import KeptAnswers, PlannedUpdates
+from ._state import KeptAnswers, OptimizerState
 from ._values import check_indices, plain_owner
 
 # How torch computes, not what: accepted, and of no effect here.
@@ -37,7 +37,7 @@ _OPTIONS = [
 _POLICIES = ("ignore", "skip", "freeze")
 
 
-class ArrayOptimizer(PlannedUpdates):
+class ArrayOptimizer(OptimizerState):
     """Base of the optimizers over parameters `[B, ...]`, one slot per model.
 
     One operator updates all parameters of all models in one pass. Arguments have the names and meanings of torch's

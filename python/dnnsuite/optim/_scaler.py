@@ -16,7 +16,7 @@ from .. import ops
 from .._shown import shown
 from .._torch import foreach_norm
 from ..errors import InvalidArgument, Unavailable
-from ..ops.clipping import by_kind, clip_by_norms_, in_memory_order, total_norms
+from ..ops.optimizer import by_kind, clip_by_norms_, in_memory_order, total_norms
 from ..ops.shared import beside
 from ._base import ArrayOptimizer
 from ._partial import PartiallyFused

@@ -4,7 +4,7 @@ that is made once and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -17,6 +17,7 @@ from ._plan import Hyper, StepPlan, refuse_other_width, refuse_sparse
 from ._state_table import StateTable
 
 MOST = 64  # tensors that answers are kept of
+_MOST_PLANS = 1024
 
 
 class KeptAnswers:
@@ -36,7 +37,8 @@ class KeptAnswers:
 
 
 class OptimizerState(UncompiledOptimizer):
-    """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, and the state of each parameter."""
+    """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, the state of each parameter, and
+    the update of a group's parameters with the plans that it goes by."""
 
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None
     arguments: ClassVar[dict[str, Any]] = {}
@@ -168,13 +170,6 @@ class OptimizerState(UncompiledOptimizer):
         """Return the initial value of a state, given zeros."""
         return value
 
-
-_MOST_PLANS = 1024
-
-
-class PlannedUpdates(OptimizerState):
-    """Base of `ArrayOptimizer`: the update of a group's parameters, and the plans that it goes by."""
-
     def update(
         self,
         group: Group,
@@ -241,20 +236,13 @@ class PlannedUpdates(OptimizerState):
 
     def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()) -> None:
         """Make the plans of `group`'s next step, as `planned` describes them."""
-        for key, params in self._keyed(group, places, apart):
+        together = [group["params"][place] for place in places]
+        alone = [group["params"][place] for place in apart]
+        for key, params in [(id(group), together), *(((id(group), id(p)), [p]) for p in alone)]:
             plan = self._plans.get(key)
             if plan is None or not plan.fits(rule, params, state):
                 plan = self._plans[key] = StepPlan(rule, params, state)
             plan.prepare()
-
-    def _keyed(
-        self, group: Group, places: Sequence[int], apart: Sequence[int]
-    ) -> Iterator[tuple[Any, list[torch.Tensor]]]:
-        """Pair the key of each plan with its parameters."""
-        yield id(group), [group["params"][place] for place in places]
-        for place in apart:
-            parameter = group["params"][place]
-            yield (id(group), id(parameter)), [parameter]
 
     def plan_tensors(self, group: Group) -> list[torch.Tensor]:
         """List the tensors that the plans of `group` consist of."""
