@@ -9,8 +9,7 @@ threads. On a GPU, where torch's matrix products and convolutions are used, this
 from ._activations import activate as activate
 from ._activations import glu, prelu, scaled, short_softmax
 from ._attention import LONGEST_ATTENTION, attention, attention_by_products
-from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_act_running
-from ._batch_norm_max import MAX_ACTIVATIONS, batch_norm_max
+from ._batch_norm import MAX_ACTIVATIONS, NORM_ACTIVATIONS, batch_norm_act, batch_norm_act_running, batch_norm_max
 from ._convolution import (
     ConvolutionGeometry,
     convolve_models,
@@ -19,6 +18,7 @@ from ._convolution import (
     transposed_depthwise,
     window_convolution,
 )
+from ._convolution import each_convolved as each_convolved
 from ._images import add_patches, copied_in_order, patches, rearranged, resample
 from ._linear import linear
 from ._low_rank import low_rank, low_rank_update

@@ -10,19 +10,13 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._pointwise import dropout
-from .library import differentiable, fake, fakes_like, library
+from .library import differentiable, fake, fakes_like, library, saves
 
 LONGEST_ATTENTION = 128
 """Longest sequence for which this package's operator is used, because a head's scores still fit into the cache."""
 
-
 fake("attention", lambda qkv: qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3)))
 fakes_like("qkv", "attention_backward")
-
-
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    qkv, ctx.num_heads, p, rng, ctx.causal, mask = inputs
-    ctx.save_for_backward(qkv, p, rng, mask)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -56,7 +50,9 @@ def attention_by_products(
     return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, width // 3)
 
 
-_attention = differentiable(library.attention.default, _setup, _backward, attention_by_products)
+_attention = differentiable(
+    library.attention.default, saves(0, 2, 3, 5, num_heads=1, causal=4), _backward, attention_by_products
+)
 
 
 def attention(

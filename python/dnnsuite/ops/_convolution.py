@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu
-from .library import differentiable, eager, fake, library, tracing
-from .windows import of_sides, output_side
+from .library import differentiable, eager, fake, library, saves, tracing
+from .shared import Maybe
+from .windows import Sizes, of_sides, output_side
 
 ConvolutionGeometry = tuple[list[int], list[int], list[int], bool, list[int], int]
 """Stride, padding, dilation, transposed, output padding and groups, in the order of `torch.convolution`."""
@@ -32,9 +33,7 @@ fake("convolve_models", _new_result)
 fake("convolve_models_backward", _new_gradients)
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, _, *ctx.steps = inputs
-    ctx.save_for_backward(x, weight)
+_setup = saves(0, 1, steps=slice(3, None))
 
 
 def _grad_by(backward: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
@@ -131,12 +130,6 @@ fake(
 )
 
 
-def _depthwise_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, bias, *steps = inputs
-    ctx.steps, ctx.has_bias = steps, bias is not None
-    ctx.save_for_backward(x, weight)
-
-
 def _depthwise_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     needs = ctx.needs_input_grad
@@ -147,7 +140,7 @@ def _depthwise_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         sums = _depthwise_filters(grad, x, kernel_h, kernel_w, *ctx.steps)
         sums = sums.view(models, kernel_h * kernel_w + 1, channels)
         dweight = sums[:, :-1].reshape(weight.shape) if needs[1] else None
-        dbias = sums[:, -1] if ctx.has_bias else None
+        dbias = sums[:, -1] if needs[2] else None
     return dx, dweight, dbias, *(None for _ in ctx.steps)
 
 
@@ -163,7 +156,7 @@ def _depthwise_composition(x: Tensor, weight: Tensor, bias: Tensor | None, *step
 
 _channels, _depthwise_images = library.depthwise.default, library.depthwise_backward_input.default
 _depthwise_filters = library.depthwise_backward_weight.default
-_depthwise = differentiable(_channels, _depthwise_setup, _depthwise_grad, _depthwise_composition)
+_depthwise = differentiable(_channels, _setup, _depthwise_grad, _depthwise_composition)
 
 
 def depthwise(
@@ -236,14 +229,7 @@ _eager_channels = eager(_by_channels, _setup, _grad_by_channels, lambda *args: _
 
 
 def transposed_convolution(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    sides: Sequence[int],
+    x: Tensor, weight: Tensor, bias: Maybe, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int, sides: Sizes
 ) -> Tensor:
     """Compute the transposed convolution of x [B, N, I, H, W] with filters [B, I, O / groups, KH, KW] and bias [B, O].
 
@@ -256,13 +242,7 @@ def transposed_convolution(
 
 
 def transposed_depthwise(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    sides: Sequence[int],
+    x: Tensor, weight: Tensor, bias: Maybe, stride: Sizes, padding: Sizes, dilation: Sizes, sides: Sizes
 ) -> Tensor:
     """Compute `transposed_convolution` of each channel on its own.
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import below_autograd, differentiable, eager, fake, in_gradient, library, tracing
+from .library import below_autograd, differentiable, eager, fake, in_gradient, library, saves, tracing
 from .memory_order import packed, way_back
 from .shared import once
-from .windows import of_sides, output_side
+from .windows import Sizes, of_sides, output_side
 
 _cut_gradient, _put_gradient = in_gradient(library.patches.default), in_gradient(library.add_patches.default)
 
@@ -64,16 +64,12 @@ def _grad_of_cut(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _put_gradient(grad, *ctx.sides, *ctx.steps), *(None for _ in ctx.steps)
 
 
-def _setup_put(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.steps = inputs[3:]
-
-
 def _grad_of_put(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     return _cut_gradient(grad, *ctx.steps), None, None, *(None for _ in ctx.steps)
 
 
 _cut = differentiable(library.patches.default, _setup_cut, _grad_of_cut, _cut_composition)
-_put = differentiable(library.add_patches.default, _setup_put, _grad_of_put, _put_composition)
+_put = differentiable(library.add_patches.default, saves(steps=slice(3, None)), _grad_of_put, _put_composition)
 
 
 def patches(x: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> Tensor:
@@ -108,15 +104,11 @@ def _copy_composition(x: Tensor, order: Sequence[int]) -> Tensor:
     return x.permute(list(order)).clone(memory_format=torch.contiguous_format)
 
 
-def _setup_copy(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.order = inputs[1]
-
-
 def _grad_of_copy(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
     return _copy_gradient(grad, way_back(ctx.order)), None
 
 
-_eager_copy = differentiable(_copy, _setup_copy, _grad_of_copy, _copy_composition)
+_eager_copy = differentiable(_copy, saves(order=1), _grad_of_copy, _copy_composition)
 
 
 def copied_in_order(x: Tensor, order: Sequence[int]) -> Tensor | None:
@@ -289,11 +281,7 @@ _of_volumes = eager(_forward_volumes, _setup_volumes, _gradient_volumes, _compos
 
 
 def resample(
-    x: Tensor,
-    kind: str,
-    sides: Sequence[int],
-    steps: Sequence[float] | None = None,
-    before: Sequence[int] | None = None,
+    x: Tensor, kind: str, sides: Sizes, steps: Sequence[float] | None = None, before: Sizes | None = None
 ) -> Tensor:
     """Resample lines x [B, N, C, L], images [B, N, C, H, W] or volumes [B, N, C, D, H, W] to the size `sides`.
 

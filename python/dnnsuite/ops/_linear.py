@@ -19,7 +19,6 @@ from ..errors import InvalidArgument
 from ._pointwise import bias_act_dropout
 from .device import on_cpu, on_gpu
 from .library import (
-    applied,
     differentiable,
     eager,
     fake,
@@ -27,6 +26,7 @@ from .library import (
     instruction_set,
     library,
     remember,
+    saves,
     tracing,
     transforming,
 )
@@ -117,20 +117,10 @@ def products(
         composition: the same of torch's functions, for gradients of gradients.
     """
 
-    class Products(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-            ctx.save_for_backward(x, weight)
-            remember(ctx, (x, weight, bias))
-            return forward(x, weight, bias)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
 
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-            if torch.is_grad_enabled():
-                return gradients_through(composition, ctx, (grad,))
-            return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
-
-    return applied(Products)
+    return eager(forward, saves(0, 1), backward, composition)
 
 
 def products_one_by_one(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:

@@ -11,19 +11,14 @@ from torch import Tensor
 from ..errors import InvalidArgument
 from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, product_into, products, products_one_by_one
 from .device import on_cpu
-from .library import differentiable, fake, in_gradient, instruction_set, library, tracing
+from .library import differentiable, fake, in_gradient, instruction_set, library, saves, tracing
 from .shared import is_kept
 
 _matmul = library.matmul.default
 _matmul_gradient = in_gradient(_matmul)
 _VECTORS = instruction_set() != "generic"
 
-
 fake("matmul", lambda a, b: a.new_empty((a.shape[0], a.shape[1], b.shape[2])))
-
-
-def _matmul_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs)
 
 
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -35,7 +30,7 @@ def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     )
 
 
-_product = differentiable(_matmul, _matmul_setup, _matmul_backward, torch.bmm)
+_product = differentiable(_matmul, saves(0, 1), _matmul_backward, torch.bmm)
 
 
 def _matmul_composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
@@ -149,13 +144,8 @@ def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 _pixels = library.pixel_products.default
 _pixels_gradient = in_gradient(_pixels)
 
-
 fake("pixel_products", lambda x, weight: x.new_empty((*x.shape[:2], weight.shape[1], x.shape[3])))
 fake("sum_of_products", lambda a, b: a.new_empty((a.shape[0], a.shape[2], b.shape[3])))
-
-
-def _pixel_products_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs[:2])
 
 
 def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
@@ -182,7 +172,7 @@ def _pixel_products_composition(x: Tensor, weight: Tensor, bias: Tensor | None) 
     return y if bias is None else y + bias[:, None, :, None]
 
 
-_eager_pixels = differentiable(_pixels, _pixel_products_setup, _pixel_products_backward, _pixel_products_composition)
+_eager_pixels = differentiable(_pixels, saves(0, 1), _pixel_products_backward, _pixel_products_composition)
 
 
 def pixel_products(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ._batch_norm import laid_out
 from ._pointwise import add_composition, rows_of
 from .device import on_gpu
-from .library import cuda_kernels, differentiable, fake, fakes_like, library, transforming
+from .library import cuda_kernels, differentiable, fake, fakes_like, library, saves, transforming
 
 fakes_like("x", "layer_norm", "bias_dropout_add_layer_norm", "rms_norm")
 
@@ -29,12 +29,6 @@ fake(
 )
 
 
-def _norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, bias, eps = inputs
-    ctx.eps, ctx.has_bias = eps, bias is not None
-    ctx.save_for_backward(x, weight)
-
-
 def _norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     dx = None
@@ -42,20 +36,14 @@ def _norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         dx, dweight, dbias = library.layer_norm_backward.default(grad, x, weight, ctx.eps)
     else:
         dweight, dbias = library.layer_norm_backward_parameters.default(grad, x, ctx.eps)
-    return dx, None if weight is None else dweight, dbias if ctx.has_bias else None, None
-
-
-def _join_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    *saved, norm_bias, ctx.eps = inputs
-    ctx.has_norm_bias = norm_bias is not None
-    ctx.save_for_backward(*saved)
+    return dx, None if weight is None else dweight, dbias if ctx.needs_input_grad[2] else None, None
 
 
 def _join_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     saved = ctx.saved_tensors
     dx, dresidual, dbias, dweight, dnorm = library.bias_dropout_add_layer_norm_backward.default(grad, *saved, ctx.eps)
     dbias, dweight = None if saved[1] is None else dbias, None if saved[5] is None else dweight
-    return dx, dbias, dresidual, None, None, dweight, dnorm if ctx.has_norm_bias else None, None
+    return dx, dbias, dresidual, None, None, dweight, dnorm if ctx.needs_input_grad[6] else None, None
 
 
 def _norm_composition(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
@@ -71,8 +59,10 @@ def _join_composition(*args: Any) -> Tensor:
 LONGEST_DROPPED = 2**18
 """Up to this length a GPU's kernel has room for the bits of a row's dropout."""
 
-_norm = differentiable(library.layer_norm.default, _norm_setup, _norm_grad, _norm_composition)
-_join = differentiable(library.bias_dropout_add_layer_norm.default, _join_setup, _join_grad, _join_composition)
+_norm = differentiable(library.layer_norm.default, saves(0, 1, eps=3), _norm_grad, _norm_composition)
+_join = differentiable(
+    library.bias_dropout_add_layer_norm.default, saves(*range(6), eps=7), _join_grad, _join_composition
+)
 
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -105,11 +95,6 @@ fake("rms_norm_backward", lambda x, weight: (x.new_empty(x.shape), x.new_empty(0
 fake("rms_norm_backward_weight", lambda x: x.new_empty(x.shape[0], x.shape[-1]))
 
 
-def _rms_norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, ctx.eps = inputs
-    ctx.save_for_backward(x, weight)
-
-
 def _rms_norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     if not ctx.needs_input_grad[0] and not on_gpu(x):
@@ -123,7 +108,7 @@ def _rms_norm_composition(x: Tensor, weight: Tensor | None, eps: float) -> Tenso
     return y if weight is None else y * rows_of(weight, x)
 
 
-_rms_norm = differentiable(library.rms_norm.default, _rms_norm_setup, _rms_norm_grad, _rms_norm_composition)
+_rms_norm = differentiable(library.rms_norm.default, saves(0, 1, eps=2), _rms_norm_grad, _rms_norm_composition)
 
 
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
@@ -144,16 +129,10 @@ fake("group_norm", _result)
 fake("group_norm_backward", lambda x: (_result(x), *(x.new_empty(x.shape[0], x.shape[2]) for _ in range(2))))
 
 
-def _group_norm_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, ctx.num_groups, weight, bias, ctx.eps = inputs
-    ctx.has_bias = bias is not None
-    ctx.save_for_backward(x, weight)
-
-
 def _group_norm_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight = ctx.saved_tensors
     dx, dweight, dbias = library.group_norm_backward.default(grad, x, ctx.num_groups, weight, ctx.eps)
-    return dx, None, None if weight is None else dweight, dbias if ctx.has_bias else None, None
+    return dx, None, None if weight is None else dweight, dbias if ctx.needs_input_grad[3] else None, None
 
 
 def _group_norm_composition(
@@ -167,7 +146,9 @@ def _group_norm_composition(
     return y if bias is None else y + bias.view(shape)
 
 
-_group_norm = differentiable(library.group_norm.default, _group_norm_setup, _group_norm_grad, _group_norm_composition)
+_group_norm = differentiable(
+    library.group_norm.default, saves(0, 2, num_groups=1, eps=4), _group_norm_grad, _group_norm_composition
+)
 
 
 def has_group_norm(x: Tensor) -> bool:

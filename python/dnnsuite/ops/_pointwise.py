@@ -11,12 +11,21 @@ import torch
 from torch import Tensor
 
 from .device import on_cpu, triton_runs
-from .library import below_autograd, differentiable, fake, fakes_like, in_gradient, library, tracing, transforming
+from .library import (
+    below_autograd,
+    differentiable,
+    fake,
+    fakes_like,
+    in_gradient,
+    library,
+    saves,
+    tracing,
+    transforming,
+)
 
 _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
 _act_backward = library.bias_act_dropout_backward.default
-
 
 fakes_like("x", "dropout", "bias_dropout_add", "bias_act_dropout")
 fake(
@@ -25,19 +34,9 @@ fake(
 )
 
 
-def _dropout_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, p, rng = inputs
-    ctx.save_for_backward(p, rng)
-
-
 def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     p, rng = ctx.saved_tensors
     return _dropout_again(grad, p, rng), None, None
-
-
-def _add_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, bias, _, p, rng = inputs
-    ctx.save_for_backward(bias, p, rng)
 
 
 def _add_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -85,8 +84,8 @@ def _act_composition(x: Tensor, bias: Tensor | None, activation: str, p: Tensor 
     return _dropout_composition(_ACTIVATIONS[activation](x if bias is None else x + rows_of(bias, x)), p, rng)
 
 
-_eager_dropout = differentiable(_dropout, _dropout_setup, _dropout_backward, _dropout_composition)
-_add = differentiable(library.bias_dropout_add.default, _add_setup, _add_backward, add_composition)
+_eager_dropout = differentiable(_dropout, saves(1, 2), _dropout_backward, _dropout_composition)
+_add = differentiable(library.bias_dropout_add.default, saves(1, 3, 4), _add_backward, add_composition)
 _act = differentiable(library.bias_act_dropout.default, _act_setup, _act_grad, _act_composition)
 
 
@@ -124,7 +123,6 @@ def bias_act_dropout(
 
 _numbers = library.random_numbers.default
 _OWN = (torch.float32, torch.float64)
-
 
 fakes_like("like", "random_numbers")
 

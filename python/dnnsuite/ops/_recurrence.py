@@ -285,7 +285,8 @@ def recurrence(
     if not has_kernels or (tracing() and not on_cpu(gates)):
         return _composed(*given)
     if not on_cpu(gates):
-        return (_by_steps if keep else _steps_forward)(*given, keep)[:3]
+        steps: Any = _by_steps if keep else _steps_forward
+        return steps(*given, keep)[:3]
     call = _eager if keep else _recurrence
     y, last_h, last_c, *_ = call(*given, keep)
     return y, last_h, last_c if kind == "lstm" else None

@@ -23,7 +23,8 @@ from ..errors import Unavailable
 
 __all__ = [
     "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "fake", "fakes_like", "in_gradient",
-    "instruction_set", "library", "library_folder", "of_inputs", "tracing", "transforming", "without_operators",
+    "instruction_set", "library", "library_folder", "of_inputs", "saves", "tracing", "transforming",
+    "without_operators",
 ]  # fmt: skip
 
 
@@ -196,21 +197,28 @@ def eager(
     return call
 
 
+def saves(*places: int, **kept: Any) -> Callable[[Any, tuple[Any, ...], Any], None]:
+    """Return what saves the inputs at these places, and keeps others, `kept` by their place or slice, by name."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*[inputs[place] for place in places])
+        for name, place in kept.items():
+            setattr(ctx, name, inputs[place])
+
+    return setup
+
+
 def of_inputs(
     backward: Callable[..., Any], count: int = 1
 ) -> tuple[Callable[[Any, tuple[Any, ...], Any], None], Callable[..., Any]]:
     """Return what an operator saves, its first `count` inputs, and its gradient: `backward(grad, *saved, *others)`
     gives those of the saved ones."""
 
-    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs[:count])
-        ctx.rest = inputs[count:]
-
     def gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         found = backward(grad, *ctx.saved_tensors, *ctx.rest)
         return *((found,) if count == 1 else found), *(None for _ in ctx.rest)
 
-    return setup, gradient
+    return saves(*range(count), rest=slice(count, None)), gradient
 
 
 def in_gradient(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,8 +240,7 @@ def in_gradient(op: Callable[..., Any]) -> Callable[..., Any]:
 def applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """Return `function.apply` without what it does for transforms of `torch.func`, which callers ask for themselves
     (`transforming`): 2 to 5 µs less."""
-    call: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
-    return call
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
 def is_read_by_backward(result: Tensor) -> bool:

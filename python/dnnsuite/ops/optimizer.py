@@ -60,7 +60,6 @@ _plan = library.optimizer_plan.default
 _step = library.optimizer_step_.default
 _HALVES = (torch.bfloat16, torch.float16)
 
-
 fakes_like(None, "optimizer_step_")
 
 
@@ -178,8 +177,7 @@ def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
     if len(kinds) > 1 or (kinds & set(_HALVES) and not grads[0].is_cuda):
         wide = torch.float64 if torch.float64 in kinds else torch.float32
         grads = [g.to(wide) for g in grads]
-    norms: Tensor = _norms(grads, float(norm_type))
-    return norms
+    return _norms(grads, float(norm_type))
 
 
 def scale_gradients_(grads: Sequence[Tensor], factor: Tensor) -> None:
