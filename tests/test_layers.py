@@ -150,7 +150,6 @@ TESTED_BY: dict[str, str] = {
     "models/experts.py": "jobs/test_suite2026.py",
     "models/fcos.py": "jobs/test_suite2026.py",
     "models/graphs.py": "jobs/test_suite2026.py",
-    "models/widened.py": "jobs/test_suite2026.py",
     "models/perceptrons.py": "models/test_mlp.py",
     "models/recurrent.py": "models/test_gnmt.py",
     "models/transformers.py": "models/test_bert.py",

@@ -259,7 +259,7 @@ def _read_by_python(root: torch.nn.Module) -> set[str]:
     return {
         f"{path}.{name}".lstrip(".")
         for path, layer in layers
-        for name in layer.per_model_arguments()
+        for name in layer.per_model_arguments
         if name not in layer.reread
     }
 

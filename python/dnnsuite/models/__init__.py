@@ -8,9 +8,16 @@ from .decoder import Adapted, Added, Decoder, StateSpace, adapt
 from .experts import Mixture
 from .fast_style import StyleJudge, TransformerNet, VGG16Features, gram_matrix
 from .fcos import Detector
-from .graphs import GraphAttention, GraphNetwork
+from .graphs import (
+    GraphAttention,
+    GraphNetwork,
+    PointNetClassifier,
+    PointNetSegmenter,
+    TransformNet,
+    orthogonality_loss,
+)
 from .perceptrons import MLP, VAE, Agent, Crosses, NeuMF, negative_elbo
-from .pointnet import PointNetClassifier, PointNetSegmenter, TransformNet, orthogonality_loss
+from .perceptrons import widened as widened
 from .recurrent import GNMT, GRULanguageModel, LSTMLanguageModel, SineLSTM, label_smoothing_loss
 from .ssd import SSD300
 from .transformers import (
@@ -24,7 +31,6 @@ from .transformers import (
     TransformerLanguageModel,
     spread,
 )
-from .widened import widened as widened
 
 __all__ = [
     "BERT", "ESPCN", "GAN", "GNMT", "MLP", "SSD300", "VAE", "Adapted", "Added", "Agent", "Averaged", "Conformer",

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .convolutional import ResNet50
-from .widened import widened
+from .perceptrons import widened
 
 FIRST = 8  # stride of the first level
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import InvalidArgument
 
@@ -24,7 +24,7 @@ class Agent(nn.Module):
         super().__init__()
         self.policy, self.value = _network(width, 2, 0.01), _network(width, 1, 1.0)
 
-    def forward(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
         return self.policy(states).log_softmax(-1), self.value(states).squeeze(-1)
 
 
@@ -55,7 +55,7 @@ class MLP(torch.nn.Module):
         self.layers = torch.nn.ModuleList(layers)
         self.dropout = torch.nn.Dropout(dropout)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         x = x.view(x.size(0), -1)
         for layer in self.layers[:-1]:
             x = self.dropout(torch.relu(layer(x)))
@@ -76,7 +76,7 @@ class VAE(nn.Module):
         self.expander = nn.Linear(latent, hidden)
         self.decoder = nn.Linear(hidden, pixels)
 
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         hidden = self.encoder(x).relu()
         mean, log_variance = self.mean(hidden), self.log_variance(hidden)
         deviation = torch.exp(0.5 * log_variance)
@@ -84,9 +84,7 @@ class VAE(nn.Module):
         return self.decoder(self.expander(code).relu()).sigmoid(), mean, log_variance
 
 
-def negative_elbo(
-    reconstruction: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, log_variance: torch.Tensor
-) -> torch.Tensor:
+def negative_elbo(reconstruction: Tensor, x: Tensor, mean: Tensor, log_variance: Tensor) -> Tensor:
     """Return the binary cross-entropy plus the divergence from N(0, 1), summed over the batch, `[]` (their appendix B).
 
     Args:
@@ -130,7 +128,7 @@ class NeuMF(nn.Module):
         limit = math.sqrt(3.0 / self.final.in_features)
         self.final.weight.uniform_(-limit, limit)
 
-    def forward(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
         product = self.mf_user(users) * self.mf_item(items)
         x = torch.cat((self.mlp_user(users), self.mlp_item(items)), 1)
         for layer in self.mlp:
@@ -160,7 +158,7 @@ class Crosses(nn.Module):
         self.high = nn.ModuleList(nn.Linear(rank, width) for _ in range(3))
         self.top = _perceptron([width, *top, 1])[:-1]
 
-    def forward(self, numbers: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+    def forward(self, numbers: Tensor, *values: Tensor) -> Tensor:
         bags = [table(own) for table, own in zip(self.tables, values, strict=True)]
         first = x = torch.cat([self.bottom(numbers), *bags], -1)
         for low, high in zip(self.low, self.high, strict=True):
@@ -170,3 +168,8 @@ class Crosses(nn.Module):
 
 def _perceptron(widths: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*(layer for i, o in itertools.pairwise(widths) for layer in (nn.Linear(i, o), nn.ReLU())))
+
+
+def widened(x: torch.Tensor) -> torch.Tensor:
+    """`x` in float32 or better, for the loss of logits that autocast may have left in half precision."""
+    return x if x.dtype == torch.float64 else x.float()

@@ -20,7 +20,7 @@ from .array_module import check_models
 from .functional.attention import attend, attention_weights
 
 
-def shape_for_heads(mask: torch.Tensor, B: int, sequences: int, heads: int) -> torch.Tensor:
+def shape_for_heads(mask: Tensor, B: int, sequences: int, heads: int) -> Tensor:
     """Reshape a mask `[L, S]`, `[B, L, S]` or `[B, N * H, L, S]` so that it broadcasts to `[B, N, H, L, S]`."""
     if mask.dim() == 2:
         return mask[None, None, None]
@@ -34,9 +34,7 @@ def shape_for_heads(mask: torch.Tensor, B: int, sequences: int, heads: int) -> t
     )
 
 
-def joined_mask(
-    mask: torch.Tensor | None, padding: torch.Tensor | None, extra: int, dtype: torch.dtype
-) -> torch.Tensor | None:
+def joined_mask(mask: Tensor | None, padding: Tensor | None, extra: int, dtype: torch.dtype) -> Tensor | None:
     """Combine two masks, with `extra` keys at the end that are never ignored; boolean (True = ignore) if both are."""
     found = [m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None]
     if not found:
@@ -47,14 +45,14 @@ def joined_mask(
     return added[0] if len(added) == 1 else added[0] + added[1]
 
 
-def additive(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """Convert a boolean mask (True = ignore) to one that is added to the scores; cast a float mask to `dtype`."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
 
 
-def is_causal_mask(mask: torch.Tensor | None) -> bool:
+def is_causal_mask(mask: Tensor | None) -> bool:
     """Return True if a mask for all models hides exactly the later positions; False where a look would wait for a
     GPU."""
     if mask is None or mask.device.type != "cpu" or torch.compiler.is_compiling():
@@ -124,6 +122,7 @@ class MultiheadAttention(Parametric):
     projections. Most models are of this kind.
     """
 
+    per_model_arguments = ("dropout",)
     arguments = ("embed_dim", "num_heads", "add_zero_attn", "kdim", "vdim", "batch_first")
 
     in_proj_weight: Tensor | None
@@ -173,10 +172,6 @@ class MultiheadAttention(Parametric):
             "bias": module.in_proj_bias is not None,
             "add_bias_kv": module.bias_k is not None,
         }
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("dropout",)
 
     def heads(
         self,

@@ -102,6 +102,7 @@ _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 class _NormBase(Affine):
     """Base of batch and instance normalisation: parameters, running statistics, arguments."""
 
+    per_model_arguments = ("momentum",)
     per_model_lists = ("momenta",)
     ranks: ClassVar[tuple[int, ...]]  # of the input, model and batch included
 
@@ -156,10 +157,6 @@ class _NormBase(Affine):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         momentum = module.momenta if isinstance(module, _NormBase) else module.momentum
         return super().arguments_of(module) | {"momentum": momentum} | bias_of(module)
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("momentum",)
 
     @property
     def moves(self) -> bool:
@@ -248,8 +245,7 @@ class _BatchNorm(_NormBase):
     @staticmethod
     def activate(x: torch.Tensor, activation: str, slope: float) -> torch.Tensor:
         """Apply only the activation."""
-        result: torch.Tensor = ops.NORM_ACTIVATIONS[activation](x, slope)
-        return result
+        return ops.NORM_ACTIVATIONS[activation](x, slope)
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
@@ -280,8 +276,7 @@ class _BatchNorm(_NormBase):
 
 class BatchNorm1d(_BatchNorm, torch.nn.BatchNorm1d):  # type: ignore[misc]
     """`torch.nn.BatchNorm1d` for B models: `[B, N, C]` or `[B, N, C, L]`. `momentum` is one number, or one per
-    model.
-    """
+    model."""
 
     torch_class = torch.nn.BatchNorm1d
     ranks = (3, 4)

@@ -24,8 +24,7 @@ from .sharing import first_of, folded, is_frozen, spread_all
 
 class Packing:
     """Conversion of one packed batch to a padded one with lengths, and back. torch packs by time: the first steps of
-    all sequences, longest first, then the second steps, and so on.
-    """
+    all sequences, longest first, then the second steps, and so on."""
 
     def __init__(self, packed: PackedSequence, B: int) -> None:
         self.packed, sizes = packed, packed.batch_sizes
@@ -83,6 +82,7 @@ class RecurrentLayer(Parametric):
     arguments: ClassVar[tuple[str, ...]] = (
         "input_size", "hidden_size", "num_layers", "bias", "batch_first", "bidirectional",
     )  # fmt: skip
+    per_model_arguments = ("dropout",)
     kind: str  # of cell, as `ops.recurrence` names it
     compute_dtype: torch.dtype | None = None  # of the inputs' products, if not that of the parameters
 
@@ -152,10 +152,6 @@ class RecurrentLayer(Parametric):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         dropout = module.layer_dropout.rates if isinstance(module, RecurrentLayer) else module.dropout
         return super().arguments_of(module) | {"dropout": dropout}
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("dropout",)
 
     def _direction(
         self, x: torch.Tensor, suffix: str, h: torch.Tensor | None, c: torch.Tensor | None, lengths: torch.Tensor | None
@@ -282,8 +278,7 @@ class LSTM(RecurrentLayer):
 
 class GRU(RecurrentLayer):
     """`torch.nn.GRU` for B models (Cho et al., 2014). Returns (output, h); h is `[B, num_layers * directions, N,
-    H]`.
-    """
+    H]`."""
 
     kind = "gru"
 
@@ -318,8 +313,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 class RecurrentCell(Parametric):
     """Base of the cells: inputs are `[B, N, I]` (or `[B, I]` for one row), states `[B, N, H]`; the four parameters have
-    torch's names.
-    """
+    torch's names."""
 
     arguments: ClassVar[tuple[str, ...]] = ("input_size", "hidden_size", "bias")
 

@@ -92,8 +92,7 @@ class _MaxUnpool(Stateless):
     ) -> torch.Tensor:
         check_models(x, self.B, type(self).__name__)
         arguments = self.arguments_of(self)
-        result: torch.Tensor = getattr(functional, self.function)(x, indices, **arguments, output_size=output_size)
-        return result
+        return getattr(functional, self.function)(x, indices, **arguments, output_size=output_size)
 
 
 MaxPool1d, MaxPool2d, MaxPool3d = of_dimensions(_MaxPool, "MaxPool", "max_pool")

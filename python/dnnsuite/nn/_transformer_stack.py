@@ -65,8 +65,7 @@ class Stack(ArrayModule):
         norm = None if self.norm is None else self.norm.to_model(index)
         model: Any = type(self).torch_class(layers[0].to_model(index), len(layers), norm, **keywords)
         model.layers = torch.nn.ModuleList(layer.to_model(index) for layer in layers)
-        trained: torch.nn.Module = model.train(self.training)
-        return trained
+        return model.train(self.training)
 
     def extra_repr(self) -> str:
         return f"num_layers={self.num_layers}, B={self.B}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -198,15 +199,30 @@ can_follow_variables = hidden_from_function_modes is not contextlib.nullcontext
 """False where torch does not tell what code has asked of the tensor that it sees."""
 
 
-class Variable:
-    """Layer of a `Deferred` that nothing joins: it detaches its input, and lets it take a gradient if code asked.
+class Alone:
+    """Layer of a `Deferred` that is a function of its input, and that no sum, activation or maximum joins."""
+
+    activations: frozenset[str] = frozenset()
+    adds_residual = False
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._function(x)
+
+    repeated = forward
+
+    def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
+        return frozenset()
+
+
+class Variable(Alone):
+    """Layer of a `Deferred` that detaches its input, and lets it take a gradient if code asked.
 
     torch sets `requires_grad` on what code sees after `detach` has returned it, and tells nobody: `seen` is looked at
     when its value is needed.
     """
-
-    activations: frozenset[str] = frozenset()
-    adds_residual = False
 
     def __init__(self) -> None:
         self.seen: Any = None
@@ -219,6 +235,3 @@ class Variable:
         if not asked:
             return x.detach()
         return (own(x) if is_shared(x) else x).detach().requires_grad_()
-
-    def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
-        return frozenset()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import ops
 from .._torch import standard_gamma_grad
@@ -108,12 +109,12 @@ _generators = _OwnGenerators()
 
 def fill(
     method: str,
-    like: torch.Tensor,
-    stream: torch.Tensor,
+    like: Tensor,
+    stream: Tensor,
     args: Sequence[Any] = (),
     kwargs: dict[str, Any] | None = None,
-    own: Sequence[torch.Tensor] = (),
-) -> torch.Tensor:
+    own: Sequence[Tensor] = (),
+) -> Tensor:
     """Make a contiguous tensor like `like` `[B, ...]`; fill each model's part by `Tensor.method`, such as `normal_`.
 
     Args:
@@ -128,9 +129,7 @@ def fill(
     return _operator(call.text, call.own, call.shared, stream)
 
 
-def draw(
-    name: str, args: Sequence[Any], kwargs: dict[str, Any], own: Sequence[torch.Tensor], stream: torch.Tensor
-) -> torch.Tensor:
+def draw(name: str, args: Sequence[Any], kwargs: dict[str, Any], own: Sequence[Tensor], stream: Tensor) -> Tensor:
     """Call `torch.name` once for each model and stack the results, `[B, ...]`; arguments as those of `fill`."""
     wanted = {key: value for key, value in kwargs.items() if key != "requires_grad"}
     made = _drawn_by_ours(name, args, wanted, stream) if _is_here(wanted.get("device"), stream) else None
@@ -146,7 +145,7 @@ def draw(
     return result
 
 
-def _drawn_by_ours(name: str, args: Sequence[Any], kwargs: dict[str, Any], stream: torch.Tensor) -> torch.Tensor | None:
+def _drawn_by_ours(name: str, args: Sequence[Any], kwargs: dict[str, Any], stream: Tensor) -> Tensor | None:
     """Draw `torch.name(*args, **kwargs)` of each model by `ops.random_numbers`; None where that cannot."""
     whole = integers_by_ours(args, kwargs) if name == "randint" else None
     if whole is not None:  # rounded down
@@ -158,39 +157,38 @@ def _drawn_by_ours(name: str, args: Sequence[Any], kwargs: dict[str, Any], strea
 
 
 def _real_by_ours(
-    shape: Sequence[int], dtype: torch.dtype, distribution: str, first: float, second: float, stream: torch.Tensor
-) -> torch.Tensor | None:
+    shape: Sequence[int], dtype: torch.dtype, distribution: str, first: float, second: float, stream: Tensor
+) -> Tensor | None:
     like = stream.new_empty((len(stream), *shape), dtype=dtype)
     if not ops.draws_numbers(like, stream):
         return None
     return ops.random_numbers(like, stream, distribution, first, second)
 
 
-def _is_here(device: Any, stream: torch.Tensor) -> bool:
+def _is_here(device: Any, stream: Tensor) -> bool:
     """Return True if `device`, or torch's default without one, is that of the stream."""
     wanted = torch.get_default_device() if device is None else torch.device(device)
     return wanted.type == stream.device.type
 
 
-def draw_gamma(name: str, concentration: torch.Tensor, stream: torch.Tensor) -> torch.Tensor:
+def draw_gamma(name: str, concentration: Tensor, stream: Tensor) -> Tensor:
     """Draw from gamma distributions of the models' `concentration` `[B, ...]` by `torch.name`, with its gradient."""
     with torch.no_grad():
         call = _Call(name, (concentration,), {}, [concentration], None)
-    drawn: torch.Tensor = _Gamma.apply(concentration, call, stream)
-    return drawn
+    return _Gamma.apply(concentration, call, stream)
 
 
 class _Gamma(torch.autograd.Function):
     """Draws whose derivative is that of torch's own: by the distribution function, where the draw lies."""
 
     @staticmethod
-    def forward(ctx: Any, concentration: torch.Tensor, call: _Call, stream: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, concentration: Tensor, call: _Call, stream: Tensor) -> Tensor:
         drawn = _operator(call.text, call.own, call.shared, stream)
         ctx.save_for_backward(concentration, drawn)
         return drawn
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return gradient * standard_gamma_grad(*ctx.saved_tensors), None, None
 
 
@@ -198,12 +196,12 @@ class _ZeroGradient(torch.autograd.Function):
     """Return the first argument. The others get a gradient of zeros, as from torch's draws."""
 
     @staticmethod
-    def forward(ctx: Any, result: torch.Tensor, *roots: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, result: Tensor, *roots: Tensor) -> Tensor:
         ctx.save_for_backward(*roots)
         return result.view_as(result)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return None, *(torch.zeros_like(root) for root in ctx.saved_tensors)
 
 
@@ -211,22 +209,17 @@ class _Call:
     """Call of a function as text, which the recorder compares and the interpreter takes; tensors go into lists."""
 
     def __init__(
-        self,
-        name: str,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
-        own: Sequence[torch.Tensor],
-        made: dict[str, Any] | None,
+        self, name: str, args: Sequence[Any], kwargs: dict[str, Any], own: Sequence[Tensor], made: dict[str, Any] | None
     ) -> None:
-        self.own: list[torch.Tensor] = []
-        self.shared: list[torch.Tensor] = []
-        self.roots: list[torch.Tensor] = []
+        self.own: list[Tensor] = []
+        self.shared: list[Tensor] = []
+        self.roots: list[Tensor] = []
         self._name, self._ids = name, {id(t) for t in own}
         named = {key: self._plain(value) for key, value in kwargs.items()}
         self.text = json.dumps([name, self._plain(args), named, made])
 
     def _plain(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             kind, held = ("own", self.own) if id(value) in self._ids else ("shared", self.shared)
             held.append(value.detach())
             self.roots.append(value)
@@ -252,7 +245,7 @@ def _read(call: str) -> tuple[Any, Any, Any, Any]:
     return name, args, kwargs, made
 
 
-def _filled_in(value: Any, own: Sequence[Any], shared: Sequence[torch.Tensor]) -> Any:
+def _filled_in(value: Any, own: Sequence[Any], shared: Sequence[Tensor]) -> Any:
     if isinstance(value, list):
         return [_filled_in(part, own, shared) for part in value]
     if isinstance(value, dict):
@@ -264,9 +257,7 @@ def _filled_in(value: Any, own: Sequence[Any], shared: Sequence[torch.Tensor]) -
 
 
 @torch.no_grad()
-def _drawn(
-    call: str, own: Sequence[torch.Tensor], shared: Sequence[torch.Tensor], stream: torch.Tensor
-) -> torch.Tensor:
+def _drawn(call: str, own: Sequence[Tensor], shared: Sequence[Tensor], stream: Tensor) -> Tensor:
     name, args, kwargs, made = _read(call)
     device = _device(kwargs, made, [*own, *shared])
     target = None
@@ -285,7 +276,7 @@ def _drawn(
     return torch.stack(results) if target is None else target
 
 
-def _device(kwargs: dict[str, Any], made: Any, tensors: Sequence[torch.Tensor]) -> torch.device:
+def _device(kwargs: dict[str, Any], made: Any, tensors: Sequence[Tensor]) -> torch.device:
     where = kwargs.get("device") if made is None else made[2]
     if isinstance(where, dict):
         where = where["device"]
@@ -297,4 +288,4 @@ def _device(kwargs: dict[str, Any], made: Any, tensors: Sequence[torch.Tensor]) 
 _library = torch.library.Library("dnnsuite", "FRAGMENT")
 _library.define("draw(str call, Tensor[] own, Tensor[] shared, Tensor stream) -> Tensor")
 _library.impl("draw", _drawn, "CompositeExplicitAutograd")
-_operator: Callable[..., torch.Tensor] = torch.ops.dnnsuite.draw
+_operator: Callable[..., Tensor] = torch.ops.dnnsuite.draw

@@ -14,28 +14,15 @@ from torch import Tensor
 from .. import ops
 from ..ops.device import on_cpu
 from ..ops.memory_order import in_one_piece
+from .forward_state import Alone
 from .model_tensor import Deferred, Half, ModelTensor
 
 FEWEST_NUMBERS = 4096
 """Numbers below which the calls of torch's functions cost less than those of the operator."""
 
 
-class _Gate:
-    """Layer of a `Deferred` that only a product with the other half joins."""
-
-    activations: frozenset[str] = frozenset()
-    adds_residual = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(in_one_piece(x))
-
-    repeated = forward
-
-    def before_maximum(self, x: Tensor) -> frozenset[str]:
-        return frozenset()
-
-
-_GATE = _Gate()
+_GATE = Alone(lambda x: torch.sigmoid(in_one_piece(x)))  # that only a product with the other half joins
+_RELU = Alone(torch.relu)  # that only a pooling joins
 
 
 def mark_halves(whole: Tensor, parts: Sequence[ModelTensor], dim: int) -> None:
@@ -80,24 +67,6 @@ def _watched(*halves: Half) -> bool:
         half.value.requires_grad != half.whole.requires_grad or half.value.retains_grad or half.value._backward_hooks
         for half in halves
     )
-
-
-class _Relu:
-    """Layer of a `Deferred` that only a pooling joins."""
-
-    activations: frozenset[str] = frozenset()
-    adds_residual = False
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(x)
-
-    repeated = forward
-
-    def before_maximum(self, x: Tensor) -> frozenset[str]:
-        return frozenset()
-
-
-_RELU = _Relu()
 
 
 def waiting_relu(x: Tensor) -> ModelTensor | None:

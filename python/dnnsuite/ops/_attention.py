@@ -15,6 +15,7 @@ from .library import differentiable, fake, fakes_like, library, saves
 LONGEST_ATTENTION = 128
 """Longest sequence for which this package's operator is used, because a head's scores still fit into the cache."""
 
+
 fake("attention", lambda qkv: qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3)))
 fakes_like("qkv", "attention_backward")
 

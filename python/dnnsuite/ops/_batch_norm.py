@@ -269,6 +269,7 @@ _KERNEL_DTYPES = (torch.float32, torch.float64)
 _statistics = library.batch_norm_statistics.default
 _signed_max_over = library.signed_max_over.default
 
+
 fake("batch_norm_statistics", new_statistics)
 fake("signed_max_over", lambda x: places_of(x, (x.shape[0], x.shape[1], 1, x.shape[3])))
 

@@ -70,6 +70,7 @@ _library.impl("low_rank_gradient", _no_gradient, "Meta")
 _updated = torch.ops.dnnsuite.low_rank_update.default
 _summed = torch.ops.dnnsuite.low_rank_gradient.default
 
+
 fake("low_rank", lambda y, x, down: (y.new_empty(y.shape), down.new_empty((x.numel() // x.shape[-1], down.shape[1]))))
 fake(
     "low_rank_backward",

@@ -18,6 +18,7 @@ _matmul = library.matmul.default
 _matmul_gradient = in_gradient(_matmul)
 _VECTORS = instruction_set() != "generic"
 
+
 fake("matmul", lambda a, b: a.new_empty((a.shape[0], a.shape[1], b.shape[2])))
 
 
@@ -143,6 +144,7 @@ def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 _pixels = library.pixel_products.default
 _pixels_gradient = in_gradient(_pixels)
+
 
 fake("pixel_products", lambda x, weight: x.new_empty((*x.shape[:2], weight.shape[1], x.shape[3])))
 fake("sum_of_products", lambda a, b: a.new_empty((a.shape[0], a.shape[2], b.shape[3])))

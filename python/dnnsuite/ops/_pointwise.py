@@ -27,6 +27,7 @@ _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
 _act_backward = library.bias_act_dropout_backward.default
 
+
 fakes_like("x", "dropout", "bias_dropout_add", "bias_act_dropout")
 fake(
     "bias_act_dropout_backward",
@@ -123,6 +124,7 @@ def bias_act_dropout(
 
 _numbers = library.random_numbers.default
 _OWN = (torch.float32, torch.float64)
+
 
 fakes_like("like", "random_numbers")
 

@@ -60,6 +60,7 @@ _plan = library.optimizer_plan.default
 _step = library.optimizer_step_.default
 _HALVES = (torch.bfloat16, torch.float16)
 
+
 fakes_like(None, "optimizer_step_")
 
 

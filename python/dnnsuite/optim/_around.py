@@ -4,22 +4,22 @@ chain is of several, each with parameters of its own (Muon for matrices and Adam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from .. import _under_way as under_way
 from .._torch import mark_stepped
 from ..errors import InvalidArgument
 from ..ops.decay_groups import ChosenGroup
-from ..ops.shared import beside
+from ..ops.shared import Maybe, beside
 from ._base import ArrayOptimizer
 from ._group import Group
-from ._plan import Hyper
+from ._plan import Groups, Hyper, Hypers
 from ._written import norm
 
-Hypers = Sequence[Mapping[str, torch.Tensor]]
 Moved = list[tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -86,9 +86,7 @@ class Around(_Sharing):
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
         return self.base.start_state(name, value, hyper)
 
-    def update_groups(
-        self, groups: Sequence[Group], state: Any, hypers: Hypers, factor: torch.Tensor | None, active: torch.Tensor
-    ) -> None:
+    def update_groups(self, groups: Groups, state: Any, hypers: Hypers, factor: Maybe, active: Tensor) -> None:
         self.base.update_groups(groups, state, hypers, factor, active)
 
     def planner(self, group: Group) -> ArrayOptimizer:
@@ -117,9 +115,7 @@ class Lookahead(Around):
     def zeros(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(parameter) if name == "slow" else self.base.zeros(name, parameter)
 
-    def update_groups(
-        self, groups: Sequence[Group], state: Any, hypers: Hypers, factor: torch.Tensor | None, active: torch.Tensor
-    ) -> None:
+    def update_groups(self, groups: Groups, state: Any, hypers: Hypers, factor: Maybe, active: Tensor) -> None:
         for group, hyper in zip(groups, hypers, strict=True):
             used = [p for p in group["params"] if p.requires_grad]
             self.fill_state(self.rule(group, hyper), group, used, state, hyper)

@@ -5,16 +5,17 @@ sets the rate."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from .. import _under_way as under_way
 from ..errors import InvalidArgument
-from ..ops.shared import beside
+from ..ops.shared import Maybe, beside
 from ._group import Group
-from ._plan import Hyper
+from ._plan import Groups, Hyper, Hypers
 from ._written import Entry, WrittenOptimizer, norm
 
 
@@ -289,14 +290,7 @@ class Prodigy(WrittenOptimizer):
     def _slice(self) -> int:
         return int(self.param_groups[0]["slice_p"])
 
-    def update_groups(
-        self,
-        groups: Sequence[Group],
-        state: Any,
-        hypers: Sequence[Mapping[str, torch.Tensor]],
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
-    ) -> None:
+    def update_groups(self, groups: Groups, state: Any, hypers: Hypers, factor: Maybe, active: Tensor) -> None:
         first, own = groups[0], hypers[0]
         self.rule(first, own)
         fresh = first["k"] == 0

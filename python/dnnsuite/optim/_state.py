@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from .. import ops
 from .._torch import UncompiledOptimizer
 from ..ops.array_layers import partly_used, users_of
+from ..ops.shared import Maybe
 from ._group import Group, HyperParameter, ParameterGroup
-from ._plan import Hyper, StepPlan, refuse_other_width, refuse_sparse
+from ._plan import Hyper, StepPlan, Tensors, refuse_other_width, refuse_sparse
 from ._state_table import StateTable
 
 MOST = 64  # tensors that answers are kept of
@@ -171,13 +173,7 @@ class OptimizerState(UncompiledOptimizer):
         return value
 
     def update(
-        self,
-        group: Group,
-        params: Sequence[torch.Tensor],
-        state: Any,
-        hyper: Hyper,
-        factor: torch.Tensor | None = None,
-        active: torch.Tensor | None = None,
+        self, group: Group, params: Tensors, state: Any, hyper: Hyper, factor: Maybe = None, active: Maybe = None
     ) -> None:
         """Update those of `params` that have a gradient; `hyper` holds the `[B]` vectors to use, `group` the flags."""
         rule = group.get("rule") or self.rule(group, hyper)
@@ -196,11 +192,11 @@ class OptimizerState(UncompiledOptimizer):
         key: Any,
         rule: str,
         group: Group,
-        params: Sequence[torch.Tensor],
+        params: Tensors,
         state: Any,
         hyper: Hyper,
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
+        factor: Maybe,
+        active: Tensor,
     ) -> None:
         """Update those of `params` that have a gradient, by the plan that is kept under `key`."""
         grads = [g for g in [p.grad for p in params] if g is not None]

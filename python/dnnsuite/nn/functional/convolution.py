@@ -125,8 +125,7 @@ class _Tap(torch.autograd.Function):
 
 def _tap(weight: Tensor, row: int, column: int) -> Tensor:
     watched = torch.compiler.is_compiling() or transforming()
-    tap: Tensor = weight[..., row, column] if watched else _Tap.apply(weight, row, column)
-    return tap
+    return weight[..., row, column] if watched else _Tap.apply(weight, row, column)
 
 
 def _convolution(
@@ -227,13 +226,8 @@ def _as_rows(plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: 
         plain = F.conv2d
     else:
         stride, padding, output_padding, groups, dilation = rest
-        rest = (
-            (1, *sizes_of(stride)),
-            (0, *sizes_of(padding)),
-            (0, *sizes_of(output_padding)),
-            groups,
-            (1, *sizes_of(dilation)),
-        )
+        padding, output_padding = (0, *sizes_of(padding)), (0, *sizes_of(output_padding))
+        rest = (1, *sizes_of(stride)), padding, output_padding, groups, (1, *sizes_of(dilation))
         plain = F.conv_transpose2d
     return _convolution(plain, 2, input.unsqueeze(-2), weight.unsqueeze(-2), bias, *rest).squeeze(-2)
 

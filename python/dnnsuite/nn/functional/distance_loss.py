@@ -17,14 +17,14 @@ from .._reduction import align, check_models, check_reduction, in_whole_vectors,
 from ._samples import takes_own_numbers
 
 
-def _aligned(x1: torch.Tensor, x2: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _aligned(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
     """Give both tensors the dimensions of the longer one; missing ones come behind the models."""
     dims = max(x1.dim(), x2.dim())
     one, two = (x.reshape(len(x), *[1] * (dims - x.dim()), *x.shape[1:]) for x in (x1, x2))
     return one, two
 
 
-def cosine_similarity(x1: torch.Tensor, x2: torch.Tensor, dim: int = 1, eps: float = 1e-8) -> torch.Tensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """`torch.nn.functional.cosine_similarity` for B models; `dim` counts the dimensions of one model."""
     one, two = _aligned(x1, x2)
     dims = one.dim() - 1
@@ -33,9 +33,7 @@ def cosine_similarity(x1: torch.Tensor, x2: torch.Tensor, dim: int = 1, eps: flo
     return torch.nn.functional.cosine_similarity(one, two, dim + 1 if dim >= 0 else dim, eps)
 
 
-def pairwise_distance(
-    x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> torch.Tensor:
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """`torch.nn.functional.pairwise_distance` for B models: the norm of the difference of each pair of rows."""
     return torch.nn.functional.pairwise_distance(*_aligned(x1, x2), p, eps, keepdim)
 
@@ -63,17 +61,15 @@ def smooth_l1_loss(input: Tensor, target: Tensor, beta: float = 1.0) -> Tensor:
 @reduced()
 def huber_loss(input: Tensor, target: Tensor, delta: float = 1.0, weight: Tensor | None = None) -> Any:
     """Mean of half the squared differences below `delta` and `delta` times absolute ones above, for each model,
-    `[B]`.
-    """
+    `[B]`."""
     return F.huber_loss(align(input, target), align(target, input), reduction="none", delta=delta), weight
 
 
 @reduced("batchmean")
 def kl_div(input: Tensor, target: Tensor, log_target: bool = False) -> Tensor:
-    """Kullback-Leibler divergence of the target from the distribution with log-probabilities `input`, both
-    `[B, N, ...]`. As in torch, 'mean' averages over elements; 'batchmean' averages over samples, which is the
-    mathematical definition.
-    """
+    """Kullback-Leibler divergence of the target from the distribution with log-probabilities `input`, both `[B, N,
+    ...]`. As in torch, 'mean' averages over elements; 'batchmean' averages over samples, which is the mathematical
+    definition."""
     return in_whole_vectors(
         lambda x, y: F.kl_div(x, y, reduction="none", log_target=log_target),
         (align(input, target), 0.0),
@@ -118,8 +114,7 @@ def gaussian_nll_loss(
 @reduced()
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0) -> Tensor:
     """Hinge embedding loss, the mean per model: the distance where the target is 1, and `margin` minus the distance (at
-    least 0) where it is -1.
-    """
+    least 0) where it is -1."""
     return F.hinge_embedding_loss(input, target, margin, reduction="none")
 
 
@@ -133,8 +128,7 @@ def soft_margin_loss(input: Tensor, target: Tensor) -> Tensor:
 @reduced()
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0) -> Tensor:
     """Margin ranking loss: by how much `target * (input1 - input2)` is below `margin`, the mean for each model,
-    `[B]`.
-    """
+    `[B]`."""
     return F.margin_ranking_loss(input1, input2, target, margin, reduction="none")
 
 
@@ -200,8 +194,7 @@ def ctc_loss(
     zero_infinity: bool = False,
 ) -> Tensor:
     """Connectionist temporal classification loss, computed by torch model by model: log-probabilities `[B, T, N, C]`,
-    targets `[B, N, S]` or `[B, sum of lengths]`, lengths `[B, N]`, or `[N]` (which may be lists) for all models.
-    """
+    targets `[B, N, S]` or `[B, sum of lengths]`, lengths `[B, N]`, or `[N]` (which may be lists) for all models."""
     check_reduction(reduction)
     check_models({"log_probs": log_probs, "targets": targets})
     lengths = [torch.as_tensor(given) for given in (input_lengths, target_lengths)]

@@ -59,20 +59,11 @@ def linear_cross_entropy(
     flat_bias = None if linear_bias is None else linear_bias.flatten(1)
     logits = ops.linear(input, linear_weight.flatten(1, -2), flat_bias)
     logits = logits.unflatten(-1, (classes, *more)) if more else logits
-    return cross_entropy(
-        logits,
-        target,
-        weight,
-        ignore_index=ignored,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-        sample_weight=sample_weight,
-    )
+    how: dict[str, Any] = {"reduction": reduction, "label_smoothing": label_smoothing, "sample_weight": sample_weight}
+    return cross_entropy(logits, target, weight, ignore_index=ignored, **how)
 
 
-def bilinear(
-    input1: torch.Tensor, input2: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
-) -> torch.Tensor:
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute input1ᵀ W input2 + bias for each model: inputs `[B, *, I1]` and `[B, *, I2]`, weight `[B, O, I1, I2]`,
     result `[B, *, O]`.
 

@@ -93,8 +93,7 @@ def nll_loss(
     sample_weight: Tensor | None = None,
 ) -> Tensor:
     """Negative log-likelihood of target classes `[B, N, ...]` under log-probabilities `[B, N, C, ...]`; see
-    `cross_entropy`.
-    """
+    `cross_entropy`."""
     reduction = legacy(size_average, reduce, reduction)
     log_p, target, shape = _class_last(input, target)
     rows, counted = _hard_rows(computable(log_p), target, weight, ignore_index, 0.0)

@@ -26,8 +26,7 @@ def mean(x: Tensor, dims: int | tuple[int, ...], keepdim: bool = False) -> Tenso
 
 def max(input: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
     """`torch.max(input, dim, keepdim)` of `[B, ...]`; `dim` counts the dimensions of one model. Returns values and
-    indices; of equal values, the first index. A maximum over points is fast in any memory order.
-    """
+    indices; of equal values, the first index. A maximum over points is fast in any memory order."""
     dim = shifted(dim, input, "max") % input.dim()
     if not input.is_floating_point():
         return torch.max(input, dim, keepdim)

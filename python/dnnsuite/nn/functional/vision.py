@@ -160,8 +160,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     kernel, *rest = (sizes_of(size) for size in (kernel_size, dilation, padding, stride))
     if takes_channels_last(input, 2) and _lie_apart(input, kernel, *rest):
         return windows_apart(input, (kernel[0], kernel[-1]))
-    result: Tensor = _unfold(input, kernel_size, dilation, padding, stride)
-    return result
+    return _unfold(input, kernel_size, dilation, padding, stride)
 
 
 def _lie_apart(input: Tensor, kernel: Sequence[int], *rest: Sequence[int]) -> bool:
@@ -175,8 +174,7 @@ def _lie_apart(input: Tensor, kernel: Sequence[int], *rest: Sequence[int]) -> bo
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """`torch.nn.functional.pad` of `[B, ...]`: `pad` counts from the last dimension and never pads the dimension of the
-    models.
-    """
+    models."""
     if len(pad) // 2 >= input.dim():
         raise InvalidArgument(f"pad={list(pad)} reaches dimension 0 of {list(input.shape)}, which is the model")
     padding = list(pad)
@@ -186,10 +184,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         return once(lambda one: _with_constants(one, padding, value), input)
     if value is None and (y := repeated(input, padding, mode)) is not None:
         return y
-    result: Tensor = each_sample(
-        lambda x: F.pad(x, padding, mode, value), f"pad with mode={mode!r}", len(padding) // 2, input
-    )
-    return result
+    return each_sample(lambda x: F.pad(x, padding, mode, value), f"pad with mode={mode!r}", len(padding) // 2, input)
 
 
 def _with_constants(input: Tensor, padding: list[int], value: float | None) -> Tensor:
@@ -224,8 +219,7 @@ def interpolate(
     dims = _images(input, "interpolate")
     if (y := interpolated(input, *arguments)) is not None:
         return y
-    result: Tensor = each_sample(lambda x: F.interpolate(x, *arguments), "interpolate", dims, input)
-    return result
+    return each_sample(lambda x: F.interpolate(x, *arguments), "interpolate", dims, input)
 
 
 def upsample(
@@ -255,8 +249,7 @@ def upsample_bilinear(
 
 def _rearranged(function: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
     """Apply a function of the last three dimensions. torch has kernels for images, which keep their memory order."""
-    result: Tensor = each_sample(function, "", 2, input) if input.dim() == 5 else function(input)
-    return result
+    return each_sample(function, "", 2, input) if input.dim() == 5 else function(input)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -279,8 +272,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     dims = _images(input, "channel_shuffle")
     if groups > 0 and takes_channels_last(input, dims) and input.size(2) % groups == 0:
         return shuffled_channels(input, groups)
-    result: Tensor = each_sample(lambda x: F.channel_shuffle(x, groups), "channel_shuffle", dims, input)
-    return result
+    return each_sample(lambda x: F.channel_shuffle(x, groups), "channel_shuffle", dims, input)
 
 
 def grid_sample(
@@ -292,14 +284,12 @@ def grid_sample(
     def sample(x: Tensor, places: Tensor) -> Tensor:
         return F.grid_sample(x, places, mode, padding_mode, align_corners)
 
-    result: Tensor = each_sample(sample, "grid_sample", dims, input, grid)
-    return result
+    return each_sample(sample, "grid_sample", dims, input, grid)
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """`torch.nn.functional.affine_grid`: theta `[B, N, 2, 3]` or `[B, N, 3, 4]`, `size` is that of one model's
-    images.
-    """
+    images."""
     if theta.dim() != 4 or theta.size(1) != size[0]:
         raise InvalidArgument(
             f"affine_grid for images {list(size)} takes theta [B, {size[0]}, ...]; got {list(theta.shape)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -201,6 +201,7 @@ class CosineAnnealingWarmRestarts(Formula):
 class _Cycling(Formula):
     """Momentum goes from `max_momentum` to `base_momentum` and back while the rate does the opposite."""
 
+    per_model: ClassVar[tuple[str, ...]] = ("base_momentum", "max_momentum")
     cycle_momentum: bool
 
     def _start_momentum(self, last_epoch: Any) -> None:
@@ -216,7 +217,7 @@ class _Cycling(Formula):
 class CyclicLR(_Cycling):
     """`torch.optim.lr_scheduler.CyclicLR` for B models (Smith, 2017): numbers are one per model, for all groups."""
 
-    per_model = ("base_lr", "max_lr", "step_size_up", "step_size_down", "gamma", "base_momentum", "max_momentum")
+    per_model = ("base_lr", "max_lr", "step_size_up", "step_size_down", "gamma", *_Cycling.per_model)
 
     def _take(self, given: dict[str, Any]) -> None:
         mode, scale_fn = given["mode"], given["scale_fn"]
@@ -260,15 +261,7 @@ class CyclicLR(_Cycling):
 class OneCycleLR(_Cycling):
     """`torch.optim.lr_scheduler.OneCycleLR` for B models (Smith and Topin, 2018), each with its own length."""
 
-    per_model = (
-        "max_lr",
-        "total_steps",
-        "pct_start",
-        "div_factor",
-        "final_div_factor",
-        "base_momentum",
-        "max_momentum",
-    )
+    per_model = ("max_lr", "total_steps", "pct_start", "div_factor", "final_div_factor", *_Cycling.per_model)
     counts = ("total_steps",)
 
     def _take(self, given: dict[str, Any]) -> None:
