@@ -19,7 +19,7 @@ import torch_names
 from dnnsuite import _torch
 from dnnsuite._fuse.code.fused_attributes import INTERNAL
 from dnnsuite.doctor import _machine
-from dnnsuite.ops.torch_init import take_over
+from dnnsuite.ops.torch_on_arrays import take_over
 from torch_names import load_without, own_names, private_names
 
 PACKAGE = Path(_torch.__file__).parents[1]

@@ -12,7 +12,7 @@ from dnnsuite import jobs, models
 from dnnsuite.data import mnist, ratings, super_resolution
 from dnnsuite.data.batches import Order
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.models.neumf import NeuMF
+from dnnsuite.models.perceptrons import NeuMF
 from dnnsuite.suites.mila import unit_of
 from job_runs import losses, make
 

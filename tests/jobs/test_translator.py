@@ -28,7 +28,7 @@ def test_the_model_is_the_originals():
     attention = 2 * h * h + h + h + 1
     decoder = lstm(h) + attention + 3 * lstm(2 * h)
     with torch.device("meta"):
-        from dnnsuite.models.gnmt import GNMT
+        from dnnsuite.models.recurrent import GNMT
 
         assert sum(p.numel() for p in GNMT(v).parameters()) == v * h + encoder + decoder + h * v + v
     assert v * h + encoder + decoder + h * v + v == 160_665_150

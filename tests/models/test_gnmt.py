@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.models.gnmt import GNMT, BahdanauAttention, label_smoothing_loss
+from dnnsuite.models.recurrent import GNMT, BahdanauAttention, label_smoothing_loss
 
 
 def test_attention_by_hand():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite.models.gru_lm import GRULanguageModel
+from dnnsuite.models.recurrent import GRULanguageModel
 
 
 def test_forward_is_embedding_gru_and_projection():

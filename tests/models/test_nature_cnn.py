@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import torch
 
-from dnnsuite.models.nature_cnn import NatureCNN
+from dnnsuite.models.convolutional import NatureCNN
 
 
 def test_heads_share_a_body_that_sees_bytes_as_fractions():

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.models.neumf import NeuMF
+from dnnsuite.models.perceptrons import NeuMF
 
 
 def test_forward_by_hand():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dnnsuite import models
-from dnnsuite.models import agent, crosses, diffusion_transformer, state_space, vision_transformer
+from dnnsuite.models.decoder import StateSpace
 
 DECODER = {"vocab": 11, "layers": 2, "width": 16, "heads": 2, "kv_heads": 1, "ff": 16}
 PICTURES = {"layers": 1, "width": 16, "heads": 2, "patch": 4, "size": 8, "channels": 1, "classes": 3}
@@ -13,7 +13,7 @@ PICTURES = {"layers": 1, "width": 16, "heads": 2, "patch": 4, "size": 8, "channe
 
 def test_a_state_space_is_its_recurrence() -> None:
     torch.manual_seed(0)
-    space = state_space.StateSpace(width=8, head=4, state=3, chunk=4).double()
+    space = StateSpace(width=8, head=4, state=3, chunk=4).double()
     u = torch.randn(2, 12, 8, dtype=torch.float64)
     gate, x, dt = space.enter(u).split([16, 22, 4], -1)
     x = torch.nn.functional.silu(space.local(x.transpose(1, 2))[..., :12].transpose(1, 2))
@@ -52,14 +52,14 @@ def test_adapters_begin_as_the_base_and_alone_are_trained() -> None:
 
 
 def test_an_agent_gives_chances_and_a_value() -> None:
-    chances, value = agent.Agent(8)(torch.randn(3, 5, 4))
+    chances, value = models.Agent(8)(torch.randn(3, 5, 4))
     torch.testing.assert_close(chances.exp().sum(-1), torch.ones(3, 5))
     assert value.shape == (3, 5)
 
 
 def test_crosses_are_those_of_their_paper() -> None:
     torch.manual_seed(0)
-    net = crosses.Crosses([5, 7], [3, 4], [6], rank=2)
+    net = models.Crosses([5, 7], [3, 4], [6], rank=2)
     numbers, values = torch.randn(2, 3), (torch.randint(5, (2, 1)), torch.randint(7, (2, 3)))
     first = x = torch.cat(
         [net.bottom(numbers), *(table.weight[v].sum(1) for table, v in zip(net.tables, values, strict=True))], 1
@@ -70,7 +70,7 @@ def test_crosses_are_those_of_their_paper() -> None:
 
 
 def test_a_diffusion_transformer_begins_at_zero_and_its_blocks_at_the_identity() -> None:
-    net = diffusion_transformer.DiffusionTransformer(PICTURES)
+    net = models.DiffusionTransformer(PICTURES)
     x = torch.randn(2, 1, 8, 8)
     assert torch.equal(net(x, torch.rand(2), torch.tensor([0, 2])), torch.zeros_like(x))
     h = torch.randn(2, 4, 16)
@@ -78,7 +78,7 @@ def test_a_diffusion_transformer_begins_at_zero_and_its_blocks_at_the_identity()
 
 
 def test_an_encoder_takes_pictures_of_other_sizes_and_an_average_answers_in_evaluation() -> None:
-    encoder = vision_transformer.Encoder(PICTURES)
+    encoder = models.Encoder(PICTURES)
     assert encoder(torch.randn(2, 1, 8, 8)).shape == encoder(torch.randn(2, 1, 16, 16)).shape == (2, 16)
     net = models.Averaged(torch.nn.Linear(2, 2), 0.9)
     with torch.no_grad():

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite.nn._attention_ways import attention_ways
+from dnnsuite.nn._attention import attention_ways
 
 
 def definition(qkv, heads, causal, padding=None):

@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import StepRunner, fuse, nn, ops, optim
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.nn._compute import PRODUCTS
+from dnnsuite.nn._array import PRODUCTS
 
 BOTH = (*PRODUCTS, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 

@@ -8,8 +8,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import nn
-from dnnsuite.nn.computed_once import runs_once
-from dnnsuite.nn.sharing import is_shared
+from dnnsuite.nn.sharing import is_shared, runs_once
 from helpers import assert_near
 
 B = 3

@@ -6,7 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite.nn import functional
-from dnnsuite.nn._convolve_models import convolve_models
+from dnnsuite.nn._models import convolve_models
 
 GEOMETRY = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
 

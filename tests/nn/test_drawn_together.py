@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnnsuite import nn
-from dnnsuite.nn.drawn_together import DrawnTogether
-from dnnsuite.nn.random_streams import advance, pass_over
+from dnnsuite.nn.random_streams import DrawnTogether, advance, pass_over
 
 B, LAYERS = 2, 3
 

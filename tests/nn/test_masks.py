@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import stack
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.nn._masks import is_causal_mask, joined_mask, shape_for_heads
+from dnnsuite.nn._attention import is_causal_mask, joined_mask, shape_for_heads
 
 LATER = torch.ones(4, 4, dtype=torch.bool).triu(1)
 

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite.nn.numbers_of_ours import filled_by_ours, integers_by_ours, made_by_ours
+from dnnsuite.nn.random_draws import filled_by_ours, integers_by_ours, made_by_ours
 
 
 @pytest.mark.parametrize(

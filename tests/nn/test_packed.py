@@ -4,7 +4,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.nn._packed import Packing
+from dnnsuite.nn._rnn import Packing
 
 
 def packed(x, lengths):

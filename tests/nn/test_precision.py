@@ -4,7 +4,7 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from dnnsuite import fuse, nn
-from dnnsuite.nn._precision import match, promoted
+from dnnsuite.nn._models import match, promoted
 from helpers import make_models
 
 

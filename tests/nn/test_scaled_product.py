@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import dnnsuite
-from dnnsuite.nn.scaled_product import FEWEST_NUMBERS
+from dnnsuite.nn.waiting import FEWEST_SCALED
 
-SIDE = 1 + int((FEWEST_NUMBERS / (4 * 32)) ** 0.5)  # of maps that are large enough
+SIDE = 1 + int((FEWEST_SCALED / (4 * 32)) ** 0.5)  # of maps that are large enough
 
 
 class Squeezed(nn.Module):

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import dnnsuite
 from dnnsuite.nn.functional import pooling
 from dnnsuite.nn.model_tensor import ModelTensor, outside
-from dnnsuite.nn.waiting_relu import input_of_relu, waiting_relu
+from dnnsuite.nn.waiting import input_of_relu, waiting_relu
 
 nn = torch.nn
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from dnnsuite import ops
 from dnnsuite.nn import functional
-from dnnsuite.ops._activate import FEWEST_NUMBERS
+from dnnsuite.ops._activations import FEWEST_NUMBERS
 
 CURVES = {
     "tanh": (functional.tanh, torch.tanh),

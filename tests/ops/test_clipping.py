@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops.clipping import by_kind, clip_by_norms_, in_memory_order, total_norms
+from dnnsuite.ops.optimizer import by_kind, clip_by_norms_, in_memory_order, total_norms
 
 
 def test_norms_and_factors_of_gradients_of_several_dtypes_and_orders():

@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import ops
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops import _linear_cross_entropy as module
+from dnnsuite.ops import _vocabulary as module
 
 
 def inputs(bias, dtype=torch.float32, models=3, rows=200):

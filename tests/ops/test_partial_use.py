@@ -3,7 +3,7 @@ import gc
 
 import torch
 
-from dnnsuite.ops.partial_use import join_gradients, partly_used, users_of
+from dnnsuite.ops.array_layers import join_gradients, partly_used, users_of
 
 
 def test_a_model_that_used_none_of_a_parameter_is_told_from_one_with_a_gradient_of_zero():

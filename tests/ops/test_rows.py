@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from dnnsuite.ops.rows import SavedRows, changed_slots, has_rows
+from dnnsuite.ops.array_layers import SavedRows, changed_slots, has_rows
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_, clip_grads_with_no
 
 from dnnsuite import fuse, nn
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops.torch_clip import take_over
-from dnnsuite.ops.torch_on_arrays import register
+from dnnsuite.ops.torch_on_arrays import register, take_over
 from helpers import assert_near, make_models
 
 B = 3

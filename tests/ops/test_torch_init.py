@@ -6,7 +6,7 @@ import torch
 from torch.nn.init import kaiming_normal_, xavier_uniform_
 
 import dnnsuite
-from dnnsuite.ops.torch_init import take_over
+from dnnsuite.ops.torch_on_arrays import take_over
 from helpers import make_models
 
 B = 3

@@ -7,7 +7,7 @@ import torch
 import dnnsuite
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops.torch_optimizers import take_over
+from dnnsuite.ops.torch_on_arrays import take_over
 from helpers import make_models
 
 B = 3

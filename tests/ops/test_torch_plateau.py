@@ -8,7 +8,7 @@ import torch
 import dnnsuite
 from dnnsuite import optim
 from dnnsuite.errors import InvalidArgument
-from dnnsuite.ops.torch_plateau import take_over
+from dnnsuite.ops.torch_on_arrays import take_over
 
 B = 3
 

@@ -2,7 +2,7 @@
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dnnsuite.optim._kept_answers import MOST, KeptAnswers
+from dnnsuite.optim._state import MOST, KeptAnswers
 
 
 class Waits(TorchDispatchMode):

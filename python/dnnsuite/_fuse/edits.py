@@ -15,8 +15,8 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import equal_values, held_once, spread
+from ..ops.array_layers import SavedRows, changed_slots, has_rows
 from ..ops.memory_order import memory_order
-from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
 from .edited_attributes import EditedAttributes
 from .fitting_models import remember, those_that_fit
@@ -259,7 +259,7 @@ def _read_by_python(root: torch.nn.Module) -> set[str]:
     return {
         f"{path}.{name}".lstrip(".")
         for path, layer in layers
-        for name in layer.per_model_arguments()
+        for name in layer.per_model_arguments
         if name not in layer.reread
     }
 

@@ -150,7 +150,7 @@ class _Reader:
         if any(held[name] for name in _REGISTRIES - _READ_APART if name in held):
             raise _Unknown  # hooks
         rule = type(module) if isinstance(module, ArrayModule) else RULES.get(type(module))
-        each = () if rule is None else rule.per_model_arguments()
+        each = () if rule is None else rule.per_model_arguments
         if not isinstance(module, ArrayModule):
             found: Any = [pair for pair in held.items() if pair[0] not in _REGISTRIES]
             found = [pair for pair in found if not (self._array and pair[0].startswith("_fused_"))]

@@ -13,7 +13,7 @@ import torch
 from .. import optim
 from .._torch import step_hooks, tree_leaves
 from ..errors import InvalidArgument
-from ..ops.torch_optimizers import takes_joint_steps
+from ..ops.torch_on_arrays import takes_joint_steps
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import opened
 

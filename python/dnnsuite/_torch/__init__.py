@@ -28,8 +28,6 @@ from .autograd import (
     look_at_what_is_differentiated,
     transforming,
 )
-from .checkpoints import Checkpoints
-from .clipping import take_over_clipping
 from .compiler import (
     DYNAMO,
     UncompiledOptimizer,
@@ -41,27 +39,32 @@ from .compiler import (
     uncompiled,
     uncompiled_class,
 )
-from .cuda_graphs import capture_stream, end_failed_capture, first_cause
-from .hooks import (
+from .devices import (
+    abandon_loader,
+    all_threads_config,
+    capture_stream,
+    end_failed_capture,
+    first_cause,
+    loader_iterator,
+    loader_workers,
+    profiler_recording,
+)
+from .lookup import lost, reason_against
+from .names import ATTRIBUTES, NAMES, Attribute, Name
+from .taken_over import (
+    Checkpoints,
     GlobalHooks,
     before_each_step,
+    caches_parametrizations,
     containers_of_step_hooks,
     global_hooks,
     hooks_of_all,
     mark_stepped,
     methods_of_tensors,
+    own_parametrizations,
     step_hooks,
-)
-from .initial_values import take_over_fan_counts
-from .lookup import lost, reason_against
-from .names import ATTRIBUTES, NAMES, Attribute, Name
-from .parametrizations import caches_parametrizations, own_parametrizations
-from .profilers_and_loaders import (
-    abandon_loader,
-    all_threads_config,
-    loader_iterator,
-    loader_workers,
-    profiler_recording,
+    take_over_clipping,
+    take_over_fan_counts,
 )
 from .tensors import (
     StorageWeakRef,
@@ -80,11 +83,14 @@ from .tensors import (
     standard_gamma,
     standard_gamma_grad,
     to_copy,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
     unsafe_view,
     weight_norm,
     wrapper_subclass,
 )
-from .trees import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "ATTRIBUTES", "DYNAMO", "HOOKS_OF_GRADIENTS", "NAMES", "Attribute", "Checkpoints", "GlobalHooks", "Name",

@@ -13,11 +13,6 @@ import torch
 from .lookup import find, get, note_lost, one
 from .names import NAMES
 
-__all__ = [
-    "at_end_of_backward", "backward_pass", "below_autograd", "forward_gradients", "function_apply_code",
-    "gradient_asked", "has_gradient_hook", "look_at_what_is_differentiated", "transforming",
-]  # fmt: skip
-
 
 def _search_for_backward() -> int:
     """0 in a backward pass of this thread, by its call stack; -1 outside, as torch's own."""

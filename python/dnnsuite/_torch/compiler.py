@@ -15,11 +15,6 @@ import torch
 
 from .lookup import get, note_lost
 
-__all__ = [
-    "DYNAMO", "UncompiledOptimizer", "code_of_operator", "compiled_from", "is_operator", "made_by_dynamo",
-    "not_compiled", "uncompiled", "uncompiled_class",
-]  # fmt: skip
-
 try:
     _has_dynamo = importlib.util.find_spec("torch._dynamo") is not None
 except (ImportError, ValueError):

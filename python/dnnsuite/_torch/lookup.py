@@ -11,8 +11,6 @@ import torch
 
 from .names import ATTRIBUTES, NAMES
 
-__all__ = ["find", "get", "lost", "missing", "one", "reason_against"]
-
 
 def find(dotted: str) -> Any:
     """Return the object behind a dotted name of torch; None where there is none."""

@@ -3,35 +3,34 @@
 `dnnsuite.fuse`."""
 
 from . import experts, fcos, multibox
-from .agent import Agent
-from .bert import BERT
-from .conformer import Conformer
-from .convnext import ConvNeXt
-from .crosses import Crosses
-from .dcgan import GAN, Discriminator, Generator
-from .decoder import Adapted, Added, Decoder, adapt
-from .diffusion_transformer import DiffusionTransformer
-from .espcn import ESPCN
+from .convolutional import ESPCN, GAN, ConvNeXt, Discriminator, Generator, NatureCNN, ResNet, ResNet18, ResNet50, UNet
+from .decoder import Adapted, Added, Decoder, StateSpace, adapt
 from .experts import Mixture
 from .fast_style import StyleJudge, TransformerNet, VGG16Features, gram_matrix
 from .fcos import Detector
-from .gnmt import GNMT, label_smoothing_loss
-from .graphs import GraphAttention, GraphNetwork
-from .gru_lm import GRULanguageModel
-from .lstm_lm import LSTMLanguageModel
-from .mlp import MLP
-from .nature_cnn import NatureCNN
-from .neumf import NeuMF
-from .pointnet import PointNetClassifier, PointNetSegmenter, TransformNet, orthogonality_loss
-from .resnet import ResNet, ResNet18, ResNet50
-from .sine_lstm import SineLSTM
+from .graphs import (
+    GraphAttention,
+    GraphNetwork,
+    PointNetClassifier,
+    PointNetSegmenter,
+    TransformNet,
+    orthogonality_loss,
+)
+from .perceptrons import MLP, VAE, Agent, Crosses, NeuMF, negative_elbo
+from .perceptrons import widened as widened
+from .recurrent import GNMT, GRULanguageModel, LSTMLanguageModel, SineLSTM, label_smoothing_loss
 from .ssd import SSD300
-from .state_space import StateSpace
-from .transformer_lm import TransformerLanguageModel
-from .unet import UNet
-from .vae import VAE, negative_elbo
-from .vision_transformer import Averaged, Dino, Encoder, Student, spread
-from .widened import widened as widened
+from .transformers import (
+    BERT,
+    Averaged,
+    Conformer,
+    DiffusionTransformer,
+    Dino,
+    Encoder,
+    Student,
+    TransformerLanguageModel,
+    spread,
+)
 
 __all__ = [
     "BERT", "ESPCN", "GAN", "GNMT", "MLP", "SSD300", "VAE", "Adapted", "Added", "Agent", "Averaged", "Conformer",

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .decoder import Added, Attention, Decoder
-from .widened import widened
+from .perceptrons import widened
 
 CHOSEN, CAPACITY = 2, 1.5
 

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .resnet import ResNet50
-from .widened import widened
+from .convolutional import ResNet50
+from .perceptrons import widened
 
 FIRST = 8  # stride of the first level
 

@@ -10,6 +10,7 @@ import itertools
 import math
 
 import torch
+from torch import Tensor
 
 # Of SSD300 on COCO: six maps of features, their steps in pixels, the sizes of boxes, and the ratios of their sides.
 _IMAGE = 300
@@ -21,7 +22,7 @@ _SCALE_XY, _SCALE_WH = 0.1, 0.2  # "variances": regression is in units of these
 _NEGATIVES = 3  # for each default box that finds something, this many that find nothing count
 
 
-def default_boxes() -> torch.Tensor:
+def default_boxes() -> Tensor:
     """Return the 8732 boxes of SSD300, `[8732, 4]` as xywh: by map, then by shape, then by row and column."""
     boxes = []
     for i, cells in enumerate(_MAPS):
@@ -36,19 +37,19 @@ def default_boxes() -> torch.Tensor:
     return torch.tensor(boxes).clamp(0, 1)
 
 
-def to_ltrb(xywh: torch.Tensor) -> torch.Tensor:
+def to_ltrb(xywh: Tensor) -> Tensor:
     """Convert boxes `[..., 4]` of centre and size to left, top, right, bottom."""
     centre, half = xywh[..., :2], xywh[..., 2:] / 2
     return torch.cat((centre - half, centre + half), -1)
 
 
-def to_xywh(ltrb: torch.Tensor) -> torch.Tensor:
+def to_xywh(ltrb: Tensor) -> Tensor:
     """Convert boxes `[..., 4]` of left, top, right, bottom to centre and size."""
     first, last = ltrb[..., :2], ltrb[..., 2:]
     return torch.cat(((first + last) / 2, last - first), -1)
 
 
-def overlap(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def overlap(a: Tensor, b: Tensor) -> Tensor:
     """Compute intersection over union of boxes ltrb `[A, 4]` and `[B, 4]`: `[A, B]`."""
     first = torch.maximum(a[:, None, :2], b[None, :, :2])
     last = torch.minimum(a[:, None, 2:], b[None, :, 2:])
@@ -57,9 +58,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return common / (area_a[:, None] + area_b[None, :] - common)
 
 
-def match(
-    boxes: torch.Tensor, labels: torch.Tensor, defaults: torch.Tensor, threshold: float = 0.5
-) -> tuple[torch.Tensor, torch.Tensor]:
+def match(boxes: Tensor, labels: Tensor, defaults: Tensor, threshold: float = 0.5) -> tuple[Tensor, Tensor]:
     """Assign a target to each default box.
 
     Each box is found by the default box that overlaps it most, and by all that overlap it by more than `threshold`
@@ -86,9 +85,7 @@ def match(
     return torch.where(taken[:, None], to_xywh(boxes)[which], defaults), found_labels
 
 
-def multibox_loss(
-    offsets: torch.Tensor, logits: torch.Tensor, boxes: torch.Tensor, labels: torch.Tensor, defaults: torch.Tensor
-) -> torch.Tensor:
+def multibox_loss(offsets: Tensor, logits: Tensor, boxes: Tensor, labels: Tensor, defaults: Tensor) -> Tensor:
     """Compute the mean over images of (smooth L1 of the offsets + cross-entropy) / matched default boxes; `[]`.
 
     Cross-entropy counts the matched boxes and three times as many of the worst unmatched ones. An image without a match

@@ -7,16 +7,11 @@
 
 from . import functional
 from ._activation import GLU, LogSoftmax, PReLU, RReLU, Softmax, Softmax2d, Softmin
-from ._array import ArrayNamespace
+from ._array import ArrayNamespace, compute_dtype
 from ._attention import MultiheadAttention
-from ._batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d, InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
-from ._bilinear import Bilinear
-from ._checkpoint import checkpoint
-from ._compute import compute_dtype
 from ._conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
-from ._distance import CosineSimilarity, PairwiseDistance
 from ._dropout import AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout
-from ._linear import Linear
+from ._linear import Bilinear, Embedding, EmbeddingBag, Linear
 from ._linear_cross_entropy import LinearCrossEntropyLoss
 from ._loss import (
     BCELoss,
@@ -42,25 +37,20 @@ from ._loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )
-from ._normalization import GroupNorm, LayerNorm, LocalResponseNorm, RMSNorm
-from ._padding import (
-    CircularPad1d,
-    CircularPad2d,
-    CircularPad3d,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad1d,
-    ZeroPad2d,
-    ZeroPad3d,
+from ._normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+    LocalResponseNorm,
+    RMSNorm,
 )
-from ._pooling import (
+from ._rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from ._stateless import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
     AdaptiveAvgPool3d,
@@ -70,6 +60,16 @@ from ._pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    ChannelShuffle,
+    CircularPad1d,
+    CircularPad2d,
+    CircularPad3d,
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    CosineSimilarity,
+    Flatten,
+    Fold,
     LPPool1d,
     LPPool2d,
     LPPool3d,
@@ -79,26 +79,28 @@ from ._pooling import (
     MaxUnpool1d,
     MaxUnpool2d,
     MaxUnpool3d,
-)
-from ._rnn import GRU, LSTM, RNN
-from ._rnn_cell import GRUCell, LSTMCell, RNNCell
-from ._shape import (
-    ChannelShuffle,
-    Flatten,
-    Fold,
+    PairwiseDistance,
     PixelShuffle,
     PixelUnshuffle,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
     Unflatten,
     Unfold,
     Upsample,
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
+    ZeroPad1d,
+    ZeroPad2d,
+    ZeroPad3d,
 )
-from ._sparse import Embedding, EmbeddingBag
 from ._transformer import TransformerDecoderLayer, TransformerEncoderLayer
 from ._transformer_stack import Transformer, TransformerDecoder, TransformerEncoder
 from .array_module import ArrayModule
-from .random_streams import get_rng_state, seed, set_rng_state
+from .random_streams import checkpoint, get_rng_state, seed, set_rng_state
 
 __all__ = [
     "GLU", "GRU", "LSTM", "RNN", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d",

@@ -17,7 +17,7 @@ from ._stateless import Stateless
 from .array_module import ArrayModule, check_models, per_model
 from .functional.activation import leaky_by_chance
 from .model_tensor import physical
-from .random_streams import advance
+from .random_streams import advance, new_stream
 
 
 class _Along(Stateless):
@@ -77,17 +77,12 @@ class _OwnNumbers(ArrayModule):
             if name in vars(module)
         }
 
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return cls.per_model_lists
-
 
 class PReLU(_OwnNumbers):
     """`torch.nn.PReLU` for B models: input and output are `[B, N, C, *]`, the weight is `[B, num_parameters]`, and
-    `init` is one number or one per model.
-    """
+    `init` is one number or one per model."""
 
-    per_model_lists = ("init",)
+    per_model_arguments = per_model_lists = ("init",)
     init: list[float]
 
     def __init__(
@@ -125,7 +120,7 @@ class RReLU(_OwnNumbers):
 
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
-    per_model_lists = ("lower", "upper")
+    per_model_arguments = per_model_lists = ("lower", "upper")
     lower: list[float]
     upper: list[float]
 
@@ -142,9 +137,7 @@ class RReLU(_OwnNumbers):
         self.lower, self.upper, self.inplace = lower, upper, inplace  # type: ignore[assignment]
         if any(low > high for low, high in zip(self.lower, self.upper, strict=True)):
             raise InvalidArgument(f"RReLU: lower={lower!r} is above upper={upper!r}")
-        keys = torch.randint(-(1 << 62), 1 << 62, (B,), dtype=torch.int64)
-        rng = torch.stack([keys, torch.zeros_like(keys)], dim=1).to(device)
-        self.register_buffer("rng", rng, persistent=False)
+        self.register_buffer("rng", new_stream(B, device), persistent=False)
 
     def is_alike(self) -> bool:
         return not self.training and super().is_alike()

@@ -1,24 +1,114 @@
 # SPDX-License-Identifier: MIT
-"""Multi-head attention of B models."""
+"""Multi-head attention of B models: its masks, its ways on a GPU, and the layer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from .. import ops
+from .._ways import Way, fastest
 from ..errors import InvalidArgument
-from ._attention_ways import attend_packed
 from ._dropout import Dropout
 from ._linear import Linear
-from ._masks import joined_mask, shape_for_heads
+from ._models import computable
 from ._parametric import Parametric
-from ._precision import computable
 from .array_module import check_models
 from .functional.attention import attend, attention_weights
 
-Tensor = torch.Tensor
+
+def shape_for_heads(mask: Tensor, B: int, sequences: int, heads: int) -> Tensor:
+    """Reshape a mask `[L, S]`, `[B, L, S]` or `[B, N * H, L, S]` so that it broadcasts to `[B, N, H, L, S]`."""
+    if mask.dim() == 2:
+        return mask[None, None, None]
+    if mask.dim() == 3 and mask.shape[0] == B:
+        return mask[:, None, None]
+    if mask.dim() == 4 and mask.shape[:2] == (B, sequences * heads):
+        return mask.unflatten(1, (sequences, heads))
+    raise InvalidArgument(
+        f"attn_mask of B={B} models is [L, S] (for all), [{B}, L, S] or [{B}, N * H = {sequences * heads}, L, S]; got "
+        f"{list(mask.shape)}. A mask [N * H, L, S] that all models share is dnnsuite.stack(mask, B={B})"
+    )
+
+
+def joined_mask(mask: Tensor | None, padding: Tensor | None, extra: int, dtype: torch.dtype) -> Tensor | None:
+    """Combine two masks, with `extra` keys at the end that are never ignored; boolean (True = ignore) if both are."""
+    found = [m if extra == 0 else torch.nn.functional.pad(m, (0, extra)) for m in (mask, padding) if m is not None]
+    if not found:
+        return None
+    if all(m.dtype == torch.bool for m in found):
+        return found[0] if len(found) == 1 else found[0] | found[1]
+    added = [additive(m, dtype) for m in found]
+    return added[0] if len(added) == 1 else added[0] + added[1]
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert a boolean mask (True = ignore) to one that is added to the scores; cast a float mask to `dtype`."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
+
+
+def is_causal_mask(mask: Tensor | None) -> bool:
+    """Return True if a mask for all models hides exactly the later positions; False where a look would wait for a
+    GPU."""
+    if mask is None or mask.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if mask.dim() == 3 and mask.stride(0) == 0:
+        mask = mask[0]
+    if mask.dim() != 2 or mask.shape[0] != mask.shape[1] or mask.requires_grad:
+        return False
+    later = torch.ones(mask.shape, dtype=torch.bool).triu(1)
+    return torch.equal(mask, later if mask.dtype == torch.bool else additive(later, mask.dtype))
+
+
+def attend_packed(
+    qkv: Tensor, num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
+) -> Tensor:
+    """Compute `ops.attention`; on a GPU by the fastest of several ways."""
+    if not qkv.is_cuda:
+        return ops.attention(qkv, num_heads, p, rng, causal, key_padding_mask)
+    ways = attention_ways(num_heads, p, rng, causal, key_padding_mask)
+    facts = num_heads, p is not None, causal, key_padding_mask is not None
+    return ways[fastest("attention", ways, (qkv,), *facts)](qkv)
+
+
+def attention_ways(
+    num_heads: int, p: Tensor | None, rng: Tensor | None, causal: bool, key_padding_mask: Tensor | None
+) -> dict[str, Way]:
+    """Return the ways by name; each takes qkv `[B, N, L, 3E]`.
+
+    With dropout torch's call is not among them: it would draw from the device's generator, not from each model's
+    stream.
+    """
+    options = num_heads, p, rng, causal, key_padding_mask
+    ways: dict[str, Way] = {
+        "kernel": lambda qkv: ops.attention(qkv, *options),
+        "products": lambda qkv: ops.attention_by_products(qkv, *options),
+    }
+    if p is None:
+        ways["one call"] = lambda qkv: _in_one_call(qkv, num_heads, causal, key_padding_mask)
+    return ways
+
+
+def _in_one_call(qkv: Tensor, num_heads: int, causal: bool, key_padding_mask: Tensor | None) -> Tensor:
+    models, sequences, length, width = qkv.shape
+    packed = qkv.reshape(models * sequences, length, 3, num_heads, width // (3 * num_heads))
+    query, key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
+    if key_padding_mask is None:
+        y = scaled_dot_product_attention(query, key, value, is_causal=causal)
+    else:
+        seen = ~key_padding_mask.reshape(models * sequences, 1, 1, length)
+        if causal:
+            seen = seen & torch.ones(length, length, dtype=torch.bool, device=qkv.device).tril()
+        y = scaled_dot_product_attention(query, key, value, attn_mask=seen)
+        # What a token gets that sees none is not the same in all of torch's kernels: NaN, as in the other ways.
+        blind = ~seen.any(-1, keepdim=True)
+        y = y * torch.ones_like(blind, dtype=y.dtype).masked_fill_(blind, torch.nan)
+    return y.transpose(1, 2).reshape(models, sequences, length, width // 3)
 
 
 class MultiheadAttention(Parametric):
@@ -32,6 +122,7 @@ class MultiheadAttention(Parametric):
     projections. Most models are of this kind.
     """
 
+    per_model_arguments = ("dropout",)
     arguments = ("embed_dim", "num_heads", "add_zero_attn", "kdim", "vdim", "batch_first")
 
     in_proj_weight: Tensor | None
@@ -81,10 +172,6 @@ class MultiheadAttention(Parametric):
             "bias": module.in_proj_bias is not None,
             "add_bias_kv": module.bias_k is not None,
         }
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("dropout",)
 
     def heads(
         self,

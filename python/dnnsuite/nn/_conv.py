@@ -11,8 +11,8 @@ import torch
 from ..errors import InvalidArgument
 from ..ops.device import on_cpu
 from . import functional
+from ._models import cast
 from ._parametric import Parametric
-from ._precision import cast
 from .array_module import check_models
 from .sharing import held_once
 
@@ -22,8 +22,7 @@ Size = int | Sequence[int]
 def laid_out(weight: torch.Tensor) -> torch.Tensor:
     """Lay a weight `[B, O, I, *]` of lines, images or volumes out as its device convolves: on a CPU with the input
     channels last in memory, or every pass would rearrange it and its gradient (an eighth of a ResNet-18's step);
-    unchanged elsewhere.
-    """
+    unchanged elsewhere."""
     if not on_cpu(weight):
         return weight.contiguous()
     return functional.convolution.channels_last(weight)

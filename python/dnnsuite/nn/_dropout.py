@@ -9,18 +9,10 @@ from typing import Any, ClassVar
 import torch
 
 from .._torch import hidden_from_modes
-from ..errors import InvalidArgument
 from .array_module import ArrayModule, check_models, per_model
-from .functional.dropout import drop, drop_alpha, drop_alpha_channels, drop_channels
+from .functional.dropout import checked_rates, drop, drop_alpha, drop_alpha_channels, drop_channels
 from .model_tensor import NotFusable, physical, state
 from .random_streams import advance, new_stream, pass_over
-
-
-def _checked(rates: list[float]) -> list[float]:
-    for rate in rates:
-        if not 0.0 <= rate <= 1.0:
-            raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
-    return rates
 
 
 class Dropout(ArrayModule):
@@ -41,6 +33,7 @@ class Dropout(ArrayModule):
     """
 
     reread: ClassVar[frozenset[str]] = frozenset(("p",))
+    per_model_arguments = ("p",)
     p: torch.Tensor  # float32 [B]
     rng: torch.Tensor  # int64 [B, 2]: key and step of each model's stream
 
@@ -60,7 +53,7 @@ class Dropout(ArrayModule):
             with hidden_from_modes():  # a recorded step depends on what `recorded_values` says, not on this look
                 values = known if p.is_meta else p.tolist()
                 if known is None or torch.tensor(known, dtype=p.dtype).tolist() != values:
-                    known = _checked([float(f"{rate:.7g}") for rate in values])
+                    known = checked_rates([float(f"{rate:.7g}") for rate in values])
             self._know(known)
         return known
 
@@ -70,7 +63,7 @@ class Dropout(ArrayModule):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "p":
-            rates = _checked(per_model(physical(value), self.B, "p"))
+            rates = checked_rates(per_model(physical(value), self.B, "p"))
             with torch.no_grad():  # into its place, which parts of the array and recorded steps read
                 self._buffers["p"].copy_(torch.tensor(rates))  # type: ignore[union-attr]
             self._know(rates)
@@ -115,10 +108,6 @@ class Dropout(ArrayModule):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         return {"p": module.rates if isinstance(module, Dropout) else module.p, "inplace": module.inplace}
 
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("p",)
-
     def recorded_values(self) -> tuple[Any, ...]:
         return (any(self.rates),)  # the rates themselves are in `p`, which a step reads anew
 
@@ -153,8 +142,7 @@ class Dropout(ArrayModule):
 
 class Dropout1d(Dropout):
     """`torch.nn.Dropout1d` for B models: drops whole channels of `[B, N, C, L]` or `[B, C, L]`, at one rate per
-    model.
-    """
+    model."""
 
     _unbatched: ClassVar[int | None] = 3
 
@@ -166,8 +154,7 @@ class Dropout1d(Dropout):
 
 class Dropout2d(Dropout1d):
     """`torch.nn.Dropout2d` for B models: drops whole channels of `[B, N, C, H, W]`; on `[B, N, C, L]` it is
-    Dropout1d.
-    """
+    Dropout1d."""
 
     _unbatched = None
 
@@ -180,8 +167,7 @@ class Dropout3d(Dropout1d):
 
 class AlphaDropout(Dropout):
     """`torch.nn.AlphaDropout` for B models, at one rate per model; it keeps mean and variance (Klambauer et al., NIPS
-    2017).
-    """
+    2017)."""
 
     def drop(self, x: torch.Tensor, p: torch.Tensor, rng: torch.Tensor) -> torch.Tensor:
         return drop_alpha(x, p, rng)

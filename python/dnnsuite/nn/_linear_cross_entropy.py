@@ -32,6 +32,9 @@ class LinearCrossEntropyLoss(ArrayModule):
     torch_class = getattr(torch.nn, "LinearCrossEntropyLoss", _missing)
     weight: torch.Tensor | None
 
+    per_model_arguments = ("weight",)
+    _options = ("reduction", "ignore_index", "label_smoothing", "options")
+
     def __init__(
         self,
         in_features: int,
@@ -67,21 +70,9 @@ class LinearCrossEntropyLoss(ArrayModule):
     @classmethod
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         weight = [None] * module.B if isinstance(module, cls) and module.weight is None else module.weight
-        return {
-            "in_features": module.linear.in_features,
-            "num_classes": module.num_classes,
-            "out_features": module.out_features,
-            "bias": module.linear.bias is not None,
-            "reduction": module.reduction,
-            "weight": weight,
-            "ignore_index": module.ignore_index,
-            "label_smoothing": module.label_smoothing,
-            "options": module.options,
-        }
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("weight",)
+        own = {name: getattr(module, name) for name in ("num_classes", "out_features", *cls._options)}
+        linear = {"in_features": module.linear.in_features, "bias": module.linear.bias is not None}
+        return {**linear, **own, "weight": weight}
 
     def extra_repr(self) -> str:
         return f"num_classes={self.num_classes}, reduction={self.reduction!r}, B={self.B}"
@@ -98,9 +89,6 @@ class LinearCrossEntropyLoss(ArrayModule):
             target,
             linear_bias=bias.unflatten(1, shape) if bias is not None and self.out_features else bias,
             weight=self.weight,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-            options=self.options,
             sample_weight=sample_weight,
+            **{name: getattr(self, name) for name in self._options},
         )

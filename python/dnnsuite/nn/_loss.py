@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .._shown import shown
 from ..errors import InvalidArgument
-from . import functional
+from . import functional as F
 from ._reduction import legacy
 from .array_module import ArrayModule, merge_arguments, per_model
 from .model_tensor import physical
@@ -74,6 +74,7 @@ class Loss(ArrayModule):
         cls.weights = tuple(name for name in cls._option_names if name in ("weight", "pos_weight"))
         own: frozenset[str] = getattr(cls.function, "own_numbers", frozenset())
         cls.per_model_lists = tuple(name for name in cls._option_names if name in own)
+        cls.per_model_arguments = (*cls.per_model_lists, *cls.weights)
 
     def _stacked(self, name: str, value: Tensor | Sequence[Tensor | None] | None) -> Tensor | None:
         """Stack a weight for all models, or a list with one or None (all ones) per model, to `[B, ...]`."""
@@ -98,10 +99,6 @@ class Loss(ArrayModule):
         return arguments
 
     @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return (*cls.per_model_lists, *cls.weights)
-
-    @classmethod
     def from_models(cls: type[LossT], models: Sequence[torch.nn.Module]) -> LossT:
         array = cls(**merge_arguments(cls, models), B=len(models))  # the weights are arguments
         array.train(models[0].training)
@@ -109,7 +106,7 @@ class Loss(ArrayModule):
 
     def to_model(self, index: int) -> torch.nn.Module:
         arguments = self.arguments_of(self)
-        for name in self.per_model_arguments():
+        for name in self.per_model_arguments:
             value = arguments[name][index]
             arguments[name] = value.clone() if isinstance(value, Tensor) else value
         return type(self).torch_class(**arguments).train(self.training)
@@ -134,7 +131,7 @@ class Loss(ArrayModule):
         return type(self).function(*inputs, **options)
 
 
-class CrossEntropyLoss(Loss, function=functional.cross_entropy, class_weights=True):
+class CrossEntropyLoss(Loss, function=F.cross_entropy, class_weights=True):
     """`torch.nn.CrossEntropyLoss` for B models: logits `[B, N, C]` with class indices `[B, N]`.
 
     Targets may also be class probabilities, `[B, N, C]`. Each model's mean is over its own samples whose target is not
@@ -156,7 +153,7 @@ class CrossEntropyLoss(Loss, function=functional.cross_entropy, class_weights=Tr
     label_smoothing: list[float]
 
 
-class NLLLoss(Loss, function=functional.nll_loss, class_weights=True):
+class NLLLoss(Loss, function=F.nll_loss, class_weights=True):
     """`torch.nn.NLLLoss` for B models: log-probabilities `[B, N, C, ...]` with class indices `[B, N, ...]`.
 
     `weight` is `[C]` or `[B, C]`.
@@ -178,71 +175,59 @@ def _loss(name: str, function: Callable[..., Tensor], what: str, **attributes: A
     return kind(name, (Loss,), shown, function=function, **attributes)
 
 
-BCELoss = _loss("BCELoss", functional.binary_cross_entropy, "probabilities `[B, N, ...]` with targets between 0 and 1")
+BCELoss = _loss("BCELoss", F.binary_cross_entropy, "probabilities `[B, N, ...]` with targets between 0 and 1")
 BCEWithLogitsLoss = _loss(
-    "BCEWithLogitsLoss",
-    functional.binary_cross_entropy_with_logits,
-    "logits `[B, N, ...]` with targets between 0 and 1",
+    "BCEWithLogitsLoss", F.binary_cross_entropy_with_logits, "logits `[B, N, ...]` with targets between 0 and 1"
 )
-MSELoss = _loss("MSELoss", functional.mse_loss, "squared differences of two `[B, N, ...]`")
-L1Loss = _loss("L1Loss", functional.l1_loss, "absolute differences of two `[B, N, ...]`")
+MSELoss = _loss("MSELoss", F.mse_loss, "squared differences of two `[B, N, ...]`")
+L1Loss = _loss("L1Loss", F.l1_loss, "absolute differences of two `[B, N, ...]`")
 SmoothL1Loss = _loss(
-    "SmoothL1Loss", functional.smooth_l1_loss, "squares of differences below `beta`, lines above; `[B, N, ...]`"
+    "SmoothL1Loss", F.smooth_l1_loss, "squares of differences below `beta`, lines above; `[B, N, ...]`"
 )
-HuberLoss = _loss(
-    "HuberLoss", functional.huber_loss, "half squares of differences below `delta`, lines above; `[B, N, ...]`"
-)
+HuberLoss = _loss("HuberLoss", F.huber_loss, "half squares of differences below `delta`, lines above; `[B, N, ...]`")
 KLDivLoss = _loss(
     "KLDivLoss",
-    functional.kl_div,
+    F.kl_div,
     "log-probabilities `[B, N, ...]` with probabilities, or their logarithms",
     reductions=("batchmean",),
 )
-PoissonNLLLoss = _loss(
-    "PoissonNLLLoss", functional.poisson_nll_loss, "counts `[B, N, ...]` under Poisson distributions"
-)
+PoissonNLLLoss = _loss("PoissonNLLLoss", F.poisson_nll_loss, "counts `[B, N, ...]` under Poisson distributions")
 GaussianNLLLoss = _loss(
-    "GaussianNLLLoss",
-    functional.gaussian_nll_loss,
-    "means, targets and variances of normal distributions, `[B, N, ...]`",
+    "GaussianNLLLoss", F.gaussian_nll_loss, "means, targets and variances of normal distributions, `[B, N, ...]`"
 )
-HingeEmbeddingLoss = _loss(
-    "HingeEmbeddingLoss", functional.hinge_embedding_loss, "distances `[B, N, ...]` with targets 1 or -1"
-)
-SoftMarginLoss = _loss("SoftMarginLoss", functional.soft_margin_loss, "scores `[B, N, ...]` with targets 1 or -1")
+HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", F.hinge_embedding_loss, "distances `[B, N, ...]` with targets 1 or -1")
+SoftMarginLoss = _loss("SoftMarginLoss", F.soft_margin_loss, "scores `[B, N, ...]` with targets 1 or -1")
 MultiMarginLoss = _loss(
     "MultiMarginLoss",
-    functional.multi_margin_loss,
+    F.multi_margin_loss,
     "scores `[B, N, C]` with class indices `[B, N]`. `weight` is `[C]` or `[B, C]`",
     class_weights=True,
 )
 MultiLabelMarginLoss = _loss(
     "MultiLabelMarginLoss",
-    functional.multilabel_margin_loss,
+    F.multilabel_margin_loss,
     "scores `[B, N, C]` with lists of classes. The lists are `[B, N, C]` too, and end at the first -1",
 )
 MultiLabelSoftMarginLoss = _loss(
-    "MultiLabelSoftMarginLoss", functional.multilabel_soft_margin_loss, "scores `[B, N, C]` with 0 or 1 for each class"
+    "MultiLabelSoftMarginLoss", F.multilabel_soft_margin_loss, "scores `[B, N, C]` with 0 or 1 for each class"
 )
 CosineEmbeddingLoss = _loss(
-    "CosineEmbeddingLoss", functional.cosine_embedding_loss, "two vectors per sample, `[B, N, D]`, with targets 1 or -1"
+    "CosineEmbeddingLoss", F.cosine_embedding_loss, "two vectors per sample, `[B, N, D]`, with targets 1 or -1"
 )
 MarginRankingLoss = _loss(
-    "MarginRankingLoss",
-    functional.margin_ranking_loss,
-    "two scores per sample, `[B, N]`, and 1 or -1 for the higher one",
+    "MarginRankingLoss", F.margin_ranking_loss, "two scores per sample, `[B, N]`, and 1 or -1 for the higher one"
 )
 TripletMarginLoss = _loss(
-    "TripletMarginLoss", functional.triplet_margin_loss, "anchors, positives and negatives, `[B, N, D]` each"
+    "TripletMarginLoss", F.triplet_margin_loss, "anchors, positives and negatives, `[B, N, D]` each"
 )
 TripletMarginWithDistanceLoss = _loss(
     "TripletMarginWithDistanceLoss",
-    functional.triplet_margin_with_distance_loss,
+    F.triplet_margin_with_distance_loss,
     "a distance function of the caller gets `[N, D]` of one model at a time",
 )
 
 
-class CTCLoss(Loss, function=functional.ctc_loss):
+class CTCLoss(Loss, function=F.ctc_loss):
     """`torch.nn.CTCLoss` for B models: log-probabilities `[B, T, N, C]`, with targets that are not aligned to them.
 
     Lengths are tensors `[B, N]`. The loss is computed model by model.

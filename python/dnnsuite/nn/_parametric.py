@@ -47,7 +47,7 @@ class Parametric(ArrayModule):
 
     def _take(self, plain: Any, device: Any) -> None:
         """Take the arguments of `plain`, and register its parameters `[B, ...]`."""
-        for name in (*(self.arguments or ()), *self.per_model_arguments()):
+        for name in (*(self.arguments or ()), *self.per_model_arguments):
             if name not in plain._parameters:
                 setattr(self, name, getattr(plain, name))
         for name, one in plain._parameters.items():
@@ -62,8 +62,7 @@ class Parametric(ArrayModule):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Initialise one model after the other as torch does, so that B layers made one by one from the same seed are
-        equal.
-        """
+        equal."""
         one = self.__dict__.pop("_torchs", None) or self._of_torch(**self.arguments_of(self))
         held = {name: value for name, value in self._parameters.items() if value is not None}
         if next(iter(held.values())).is_meta:

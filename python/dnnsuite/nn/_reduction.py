@@ -148,8 +148,7 @@ def model_sum(x: Tensor) -> Tensor:
     if elements < LONG:
         return flat.sum(1)
     if not transforming():
-        total: Tensor = _LongSum.apply(flat)
-        return total
+        return _LongSum.apply(flat)
     return _in_pieces(flat)
 
 

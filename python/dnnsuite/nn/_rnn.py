@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Recurrent layers of B models: LSTM, GRU and the plain RNN."""
+"""Recurrent layers of B models: LSTM, GRU and the plain RNN, their packed sequences, and the cells of single steps.
+
+Packed sequences of an array have data `[B, sum of lengths, I]`, and lengths that all models share.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,57 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .. import ops
 from ..errors import InvalidArgument
+from . import functional
 from ._dropout import Dropout
-from ._packed import Packing
+from ._models import computable, promoted
 from ._parametric import Parametric
-from ._precision import computable, promoted
 from .array_module import ArrayModule, check_models, skips_initial_values
-from .computed_once import first_of, spread_all
-from .sharing import folded, is_frozen
+from .sharing import first_of, folded, is_frozen, spread_all
+
+
+class Packing:
+    """Conversion of one packed batch to a padded one with lengths, and back. torch packs by time: the first steps of
+    all sequences, longest first, then the second steps, and so on."""
+
+    def __init__(self, packed: PackedSequence, B: int) -> None:
+        self.packed, sizes = packed, packed.batch_sizes
+        total = int(sizes.sum())
+        if packed.data.dim() != 3 or packed.data.shape[:2] != (B, total):
+            raise InvalidArgument(
+                f"a PackedSequence for B={B} models has data [{B}, {total}, I], the models' packed data stacked, with "
+                f"the same lengths in each; got {list(packed.data.shape)}"
+            )
+        device = packed.data.device
+        self.steps, self.rows = len(sizes), int(sizes[0]) if len(sizes) else 0
+        active = torch.arange(self.rows) < sizes.unsqueeze(1)  # [T, N]
+        time, row = active.nonzero(as_tuple=True)
+        self._time, self._row = time.to(device), row.to(device)
+        self.lengths = active.sum(0).to(device).expand(B, -1)
+
+    def pad(self) -> torch.Tensor:
+        """Unpack to `[B, T, N, I]`, with zeros after the end of each sequence."""
+        data = self.packed.data
+        padded = data.new_zeros(len(data), self.steps, self.rows, data.shape[-1])
+        padded[:, self._time, self._row] = data
+        return padded
+
+    def pack(self, y: torch.Tensor) -> PackedSequence:
+        """Pack outputs `[B, T, N, H]`: the inverse of `pad`."""
+        own = self.packed
+        return PackedSequence(y[:, self._time, self._row], own.batch_sizes, own.sorted_indices, own.unsorted_indices)
+
+    def sort(self, state: Sequence[torch.Tensor] | None) -> Sequence[torch.Tensor] | None:
+        """Sort states `[B, layers, N, H]` from the caller's order into that of the packed sequences."""
+        return state if state is None else _in_order(state, self.packed.sorted_indices)
+
+    def unsort(self, state: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Undo `sort`."""
+        return _in_order(state, self.packed.unsorted_indices)
+
+
+def _in_order(state: Sequence[torch.Tensor], order: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    return tuple(state) if order is None else tuple(part.index_select(2, order) for part in state)
+
 
 State = tuple[torch.Tensor, ...]
 _MADE_FOR = ("input_size", "hidden_size", "num_layers", "bias", "bidirectional", "proj_size")
@@ -35,6 +82,7 @@ class RecurrentLayer(Parametric):
     arguments: ClassVar[tuple[str, ...]] = (
         "input_size", "hidden_size", "num_layers", "bias", "batch_first", "bidirectional",
     )  # fmt: skip
+    per_model_arguments = ("dropout",)
     kind: str  # of cell, as `ops.recurrence` names it
     compute_dtype: torch.dtype | None = None  # of the inputs' products, if not that of the parameters
 
@@ -104,10 +152,6 @@ class RecurrentLayer(Parametric):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         dropout = module.layer_dropout.rates if isinstance(module, RecurrentLayer) else module.dropout
         return super().arguments_of(module) | {"dropout": dropout}
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("dropout",)
 
     def _direction(
         self, x: torch.Tensor, suffix: str, h: torch.Tensor | None, c: torch.Tensor | None, lengths: torch.Tensor | None
@@ -234,8 +278,7 @@ class LSTM(RecurrentLayer):
 
 class GRU(RecurrentLayer):
     """`torch.nn.GRU` for B models (Cho et al., 2014). Returns (output, h); h is `[B, num_layers * directions, N,
-    H]`.
-    """
+    H]`."""
 
     kind = "gru"
 
@@ -263,3 +306,60 @@ class RNN(RecurrentLayer):
         self.nonlinearity, self.kind = nonlinearity, f"rnn_{nonlinearity}"
         sizes = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0)
         super().__init__(*sizes, device, dtype, B=B)
+
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+class RecurrentCell(Parametric):
+    """Base of the cells: inputs are `[B, N, I]` (or `[B, I]` for one row), states `[B, N, H]`; the four parameters have
+    torch's names."""
+
+    arguments: ClassVar[tuple[str, ...]] = ("input_size", "hidden_size", "bias")
+
+    bias_ih: torch.Tensor | None
+    bias_hh: torch.Tensor | None
+
+    def _check(self, input: torch.Tensor, *state: torch.Tensor) -> None:
+        name = type(self).__name__
+        check_models(input, self.B, name)
+        if input.dim() not in (2, 3) or input.shape[-1] != self.input_size:
+            raise InvalidArgument(
+                f"{name} takes [B, N, {self.input_size}] or [B, {self.input_size}], got {list(input.shape)}"
+            )
+        wanted = [*input.shape[:-1], self.hidden_size]
+        for part in state:
+            if list(part.shape) != wanted:
+                raise InvalidArgument(f"{name}: the state must be {wanted}, not {list(part.shape)}")
+
+
+class LSTMCell(RecurrentCell):
+    """`torch.nn.LSTMCell` for B models: input and (h, c) to the next (h, c)."""
+
+    def forward(self, input: torch.Tensor, hx: Pair | None = None) -> Pair:
+        self._check(input, *(hx or ()))
+        return functional.lstm_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+class GRUCell(RecurrentCell):
+    """`torch.nn.GRUCell` for B models: input and h to the next h."""
+
+    def forward(self, input: torch.Tensor, hx: torch.Tensor | None = None) -> torch.Tensor:
+        self._check(input, *(() if hx is None else (hx,)))
+        return functional.gru_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+
+class RNNCell(RecurrentCell):
+    """`torch.nn.RNNCell` for B models: input and h to the next h."""
+
+    arguments = (*RecurrentCell.arguments, "nonlinearity")
+
+    def _take(self, plain: Any, device: Any) -> None:
+        if plain.nonlinearity not in ("tanh", "relu"):
+            raise InvalidArgument(f"nonlinearity must be 'tanh' or 'relu', got {plain.nonlinearity!r}")
+        super()._take(plain, device)
+
+    def forward(self, input: torch.Tensor, hx: torch.Tensor | None = None) -> torch.Tensor:
+        self._check(input, *(() if hx is None else (hx,)))
+        step = functional.rnn_tanh_cell if self.nonlinearity == "tanh" else functional.rnn_relu_cell
+        return step(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)

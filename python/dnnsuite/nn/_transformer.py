@@ -10,12 +10,13 @@ import torch
 
 from .. import ops
 from ..errors import InvalidArgument
+from ..ops.shared import Maybe
 from ._attention import MultiheadAttention
 from ._dropout import Dropout
 from ._linear import Linear
+from ._models import computable, match, widened
 from ._normalization import LayerNorm
 from ._parametric import Parametric, signature_of
-from ._precision import computable, match, widened
 from .array_module import ArrayModule, check_models
 
 Tensor = torch.Tensor
@@ -35,6 +36,7 @@ class TransformerLayer(Parametric):
     dropout are another. Both compute the gradients of biases in the same pass.
     """
 
+    per_model_arguments = ("dropout",)
     _drops: tuple[str, ...]  # the dropout layers outside attention
     _attentions: tuple[str, ...]
     self_attn: MultiheadAttention
@@ -52,7 +54,7 @@ class TransformerLayer(Parametric):
         self.norm_first = plain.norm_first
         for name, part in plain._modules.items():
             kind = _PARTS[type(part)]
-            arguments = kind.arguments_of(part) | dict.fromkeys(kind.per_model_arguments(), rates)
+            arguments = kind.arguments_of(part) | dict.fromkeys(kind.per_model_arguments, rates)
             first = next(part.parameters(), None)
             dtype = {} if first is None else {"dtype": first.dtype}
             self.add_module(name, kind(**arguments, device=device, B=B, **dtype))
@@ -70,10 +72,6 @@ class TransformerLayer(Parametric):
             "norm_first": module.norm_first,
             "bias": module.linear1.bias is not None,
         }
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        return ("dropout",)
 
     @classmethod
     def from_models(cls, models: Sequence[torch.nn.Module]) -> Any:
@@ -115,13 +113,7 @@ class TransformerLayer(Parametric):
         return y.to(residual.dtype) if y.device.type == "cpu" else y  # as torch's layer_norm under autocast
 
     def _attend(
-        self,
-        attention: MultiheadAttention,
-        x: Tensor,
-        memory: Tensor,
-        mask: Tensor | None,
-        key_padding_mask: Tensor | None,
-        is_causal: bool,
+        self, attention: Any, x: Tensor, memory: Tensor, mask: Maybe, key_padding_mask: Maybe, is_causal: bool
     ) -> Tensor:
         """Attend from x `[B, N, L, E]` to `memory`, with the output projection but without its bias, which the next
         operator adds."""

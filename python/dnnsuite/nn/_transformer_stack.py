@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..errors import InvalidArgument
-from ._masks import is_causal_mask
+from ._attention import is_causal_mask
 from ._normalization import LayerNorm
 from ._parametric import signature_of
 from ._transformer import TransformerDecoderLayer, TransformerEncoderLayer
@@ -65,8 +65,7 @@ class Stack(ArrayModule):
         norm = None if self.norm is None else self.norm.to_model(index)
         model: Any = type(self).torch_class(layers[0].to_model(index), len(layers), norm, **keywords)
         model.layers = torch.nn.ModuleList(layer.to_model(index) for layer in layers)
-        trained: torch.nn.Module = model.train(self.training)
-        return trained
+        return model.train(self.training)
 
     def extra_repr(self) -> str:
         return f"num_layers={self.num_layers}, B={self.B}"

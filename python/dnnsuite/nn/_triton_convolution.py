@@ -21,7 +21,9 @@ from torch import Tensor
 
 from .._torch import backward_pass
 from .._ways import fastest
+from ..ops import each_convolved
 from ..ops.library import eager
+from ..ops.shared import once
 from ._triton_operators import FEW, MOST, Tile, convolution, filter_gradient, interpreted, reached
 
 Steps = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
@@ -62,18 +64,14 @@ def convolve(
     """
     if torch.is_autocast_enabled(x.device.type):
         dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight, bias = (
-            _once(partial(Tensor.to, dtype=dtype), x),
-            weight.to(dtype),
-            bias if bias is None else bias.to(dtype),
-        )
+        x, weight = once(partial(Tensor.to, dtype=dtype), x), weight.to(dtype)
+        bias = bias if bias is None else bias.to(dtype)
     x = _last(x)
     size = _size(x, weight, steps, extra)
     geometry = [*sum(steps, ()), groups, *size]
     products = precision()
     chosen = _chosen(x, weight, bias, geometry, extra is not None, products)
-    result: Tensor = _eager(x, weight, bias, geometry, extra is not None, products, *chosen)
-    return result
+    return _eager(x, weight, bias, geometry, extra is not None, products, *chosen)
 
 
 def precision() -> str:
@@ -89,14 +87,7 @@ def _last(x: Tensor) -> Tensor:
     """Lay `[B, N, C, H, W]` out with channels last, unless it is or they are few; what models share stays so."""
     if x.stride(2) == 1 or x.size(2) < FEW:
         return x
-    return _once(lambda own: own.movedim(2, -1).contiguous().movedim(-1, 2), x)
-
-
-def _once(change: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Change what models share once."""
-    if x.size(0) > 1 and x.stride(0) == 0:
-        return change(x[:1]).expand_as(x)
-    return change(x)
+    return once(lambda own: own.movedim(2, -1).contiguous().movedim(-1, 2), x)
 
 
 def _size(x: Tensor, weight: Tensor, steps: Steps, extra: Sequence[int] | None) -> tuple[int, ...]:
@@ -117,8 +108,7 @@ def _size(x: Tensor, weight: Tensor, steps: Steps, extra: Sequence[int] | None) 
 def _forward(
     x: Tensor, w: Tensor, bias: Tensor | None, geometry: list[int], transposed: bool, precision: str, *tiles: Tile
 ) -> Tensor:
-    y: Tensor = convolution(x, w, bias, geometry, transposed, precision, tiles[0])
-    return y
+    return convolution(x, w, bias, geometry, transposed, precision, tiles[0])
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -149,12 +139,7 @@ def _composition(x: Tensor, w: Tensor, bias: Tensor | None, geometry: list[int],
     if transposed:
         least = _size(x, w, (tuple(stride), tuple(padding), tuple(dilation)), (0, 0))  # type: ignore[arg-type]
         extra = [size - small for size, small in zip(geometry[7:], least, strict=True)]
-    biases: Any = [None] * len(x) if bias is None else bias.unbind(0)
-    found = [
-        torch.convolution(*own, stride, padding, dilation, transposed, extra, geometry[6])
-        for own in zip(x.unbind(0), w.unbind(0), biases, strict=True)
-    ]
-    return torch.stack(found)
+    return each_convolved(x, w, bias, stride, padding, dilation, transposed, extra, geometry[6])
 
 
 _eager = eager(_forward, _setup, _grad, _composition)

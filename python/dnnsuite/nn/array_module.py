@@ -13,13 +13,18 @@ from torch.overrides import TorchFunctionMode
 
 from .._shown import shown
 from ..errors import InvalidArgument
-from .computed_once import alike, layer_of_one
-from .deferred import Deferred
-from .forward_state import state
-from .layer_call import logical, shown_as_torchs
+from .forward_state import Deferred, state
 from .model_tensor import settle_all
-from .own_tensors import OwnTensors, ranks_of, refuse_deletion, seen_in_forward, set_in_forward
-from .sharing import lent, shareable
+from .own_tensors import (
+    OwnTensors,
+    logical,
+    ranks_of,
+    refuse_deletion,
+    seen_in_forward,
+    set_in_forward,
+    shown_as_torchs,
+)
+from .sharing import alike, layer_of_one, lent, shareable
 
 #: What to do with models of different shapes.
 GROUP = "; the models of one array must have the same shape: group them by shape, and fuse each group"
@@ -129,6 +134,8 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     set_by_constructor: ClassVar[frozenset[str]] = frozenset()
     #: Attributes that are lists with one value per model.
     per_model_lists: ClassVar[tuple[str, ...]] = ()
+    #: Arguments that may differ between the models of an array and so become one value per model.
+    per_model_arguments: ClassVar[tuple[str, ...]] = ()
     #: Arguments with a value per model in a buffer, which the layer reads again after a write to it.
     reread: ClassVar[frozenset[str]] = frozenset()
     #: Activations that `activated(x, name, ...)` computes in the layer's own pass.
@@ -209,17 +216,11 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
     def arguments_of(cls, module: Any) -> dict[str, Any]:
         """Return the constructor arguments that rebuild `module` (a `torch_class`), without device and dtype: by
         default the attributes named in `arguments`, and for a bias whether there is one. None of a layer that is made
-        of its parts.
-        """
+        of its parts."""
         values = {name: getattr(module, name) for name in cls.arguments or ()}
         if "bias" in values:
             values["bias"] = values["bias"] if isinstance(values["bias"], bool) else values["bias"] is not None
         return values
-
-    @classmethod
-    def per_model_arguments(cls) -> tuple[str, ...]:
-        """List the arguments that may differ between the models of an array and so become one value per model."""
-        return ()
 
     @classmethod
     def from_models(cls: type[ArrayT], models: Sequence[torch.nn.Module]) -> ArrayT:
@@ -274,7 +275,7 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
         if remade:
             raise InvalidArgument(self._of_another_form(remade))
         arguments = self.arguments_of(self)
-        for name in self.per_model_arguments():
+        for name in self.per_model_arguments:
             arguments[name] = arguments[name][index]
         mine = self.state_dict(keep_vars=True)
         first = _first_floating(self, mine)
@@ -337,11 +338,10 @@ class ArrayModule(OwnTensors, torch.nn.Module, metaclass=_ArrayMeta):
 
     def repeated(self, x: torch.Tensor) -> torch.Tensor:
         """Compute `forward(x)` once more, without its changes to the layer."""
-        result: torch.Tensor = type(self).forward(self, x)
-        return result
+        return type(self).forward(self, x)
 
     def extra_repr(self) -> str:
-        each = self.per_model_arguments()
+        each = self.per_model_arguments
         texts = [
             f"{name}={shown(value) if name in each and isinstance(value, list) else repr(value)}"
             for name, value in self.arguments_of(self).items()
@@ -375,7 +375,7 @@ def merge_arguments(cls: type[ArrayModule], models: Sequence[torch.nn.Module]) -
     merged = dict(each[0])
     for name in merged:
         values = [arguments[name] for arguments in each]
-        if name in cls.per_model_arguments():
+        if name in cls.per_model_arguments:
             merged[name] = values
         else:
             for index, value in enumerate(values):
@@ -425,7 +425,7 @@ def load_stacked(array: torch.nn.Module, models: Sequence[torch.nn.Module], kept
         parameter.requires_grad_(models[0].get_parameter(name).requires_grad)
 
 
-def per_model(value: float | Sequence[float], B: int, name: str) -> list[float]:
+def per_model(value: float | Sequence[float] | torch.Tensor, B: int, name: str) -> list[float]:
     """Convert `value` to one float for each of the `B` models."""
     if isinstance(value, torch.Tensor):
         value = value.tolist()

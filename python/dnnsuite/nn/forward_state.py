@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Per-thread state of models' code that runs in an array, and the exceptions that end it early."""
+"""Per-thread state of models' code that runs in an array, the exceptions that end it early, and outputs of layers that
+are not computed yet."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._torch import innermost_function_mode
+import torch
+
+from .._torch import hidden_from_function_modes, innermost_function_mode
 from ..errors import InvalidArgument
+from .sharing import is_frozen, is_shared, own, runs_once, spread_all
 
 if TYPE_CHECKING:
     from .model_tensor import ModelTensor
@@ -101,3 +107,131 @@ class outside(unwatched):
         if self.mode is not None:
             super().__exit__(*error)
         state.B = self.B
+
+
+class Deferred:
+    """A layer's output not yet computed, so that a following add or activation joins its kernel (`layer.activated`).
+
+    The output is `activation(layer(x) + residual)`, the activation as (name, slope), of `shape` `[B, ...]`. If all
+    models compute the same, `shared` is True, and layer and inputs are those of one model.
+    """
+
+    __slots__ = ("activation", "device", "dtype", "grad", "layer", "residual", "shape", "shared", "taken", "x")
+
+    def __init__(
+        self,
+        layer: Any,
+        x: torch.Tensor,
+        shape: torch.Size,
+        residual: torch.Tensor | None = None,
+        activation: tuple[str, float] | None = None,
+        shared: bool = False,
+    ) -> None:
+        self.layer, self.x, self.shape, self.residual = layer, x, shape, residual
+        self.activation, self.shared = activation, shared
+        self.dtype, self.device, self.grad = x.dtype, x.device, torch.is_grad_enabled()
+        self.taken = False  # computed already, with more: what this would change in the layer is changed
+
+    @classmethod
+    def of(cls, layer: Any, x: torch.Tensor) -> Deferred:
+        """Defer the output of `layer` for `x` `[B, ...]`."""
+        if runs_once(layer, (x,), {}):
+            return cls(layer.of_one(), x[:1], layer.shape_of_result(x), shared=True)
+        return cls(layer, x, layer.shape_of_result(x))
+
+    def plus(self, residual: torch.Tensor) -> Deferred | None:
+        """Defer the sum with `residual` `[B, ...]`; None if this output is shared and the residual is per model."""
+        if self.shared:
+            if not is_frozen(residual):
+                return None
+            residual = residual[:1]
+        return Deferred(self.layer, self.x, self.shape, residual, shared=self.shared)
+
+    def through(self, activation: tuple[str, float]) -> Deferred:
+        """Defer the result of `activation`."""
+        return Deferred(self.layer, self.x, self.shape, self.residual, activation, self.shared)
+
+    def given(self, result: Any) -> Any:
+        """Expand a result of the layer to all models."""
+        return spread_all(result, self.shape[0]) if self.shared else result
+
+    def compute(self) -> Any:
+        """Compute the output now."""
+        return self.given(self._computed())
+
+    def _computed(self) -> Any:
+        if self.grad == torch.is_grad_enabled():
+            return self._computed_now()
+        with torch.set_grad_enabled(self.grad):
+            return self._computed_now()
+
+    def _computed_now(self) -> Any:
+        with outside():
+            if self.taken:
+                result = self.layer.repeated(self.x)
+                result = result if self.residual is None else result + self.residual
+                return result if self.activation is None else self.layer.activate(result, *self.activation)
+            if self.residual is None and self.activation is None:
+                return type(self.layer).forward(self.layer, self.x)  # not one that was set on it
+            more = {} if self.residual is None else {"residual": self.residual}
+            return self.layer.activated(self.x, *(self.activation or ("none",)), **more)
+
+
+class Fresh:
+    """Memory of a result that was computed once for all models; `tensors` counts its views."""
+
+    __slots__ = ("tensors",)
+
+    def __init__(self) -> None:
+        self.tensors = 1
+
+
+class Half(NamedTuple):
+    """First (`place` 0) or second half of `whole` `[B, *]` along its `dim`; `value` is the half itself."""
+
+    whole: torch.Tensor
+    dim: int
+    place: int
+    value: torch.Tensor
+
+
+can_follow_variables = hidden_from_function_modes is not contextlib.nullcontext
+"""False where torch does not tell what code has asked of the tensor that it sees."""
+
+
+class Alone:
+    """Layer of a `Deferred` that is a function of its input, and that no sum, activation or maximum joins."""
+
+    activations: frozenset[str] = frozenset()
+    adds_residual = False
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._function(x)
+
+    repeated = forward
+
+    def before_maximum(self, x: torch.Tensor) -> frozenset[str]:
+        return frozenset()
+
+
+class Variable(Alone):
+    """Layer of a `Deferred` that detaches its input, and lets it take a gradient if code asked.
+
+    torch sets `requires_grad` on what code sees after `detach` has returned it, and tells nobody: `seen` is looked at
+    when its value is needed.
+    """
+
+    def __init__(self) -> None:
+        self.seen: Any = None
+
+    def forward(self, source: Any) -> torch.Tensor:
+        x: torch.Tensor = source.value
+        with hidden_from_function_modes():
+            asked = self.seen.requires_grad
+        self.seen = None
+        if not asked:
+            return x.detach()
+        return (own(x) if is_shared(x) else x).detach().requires_grad_()

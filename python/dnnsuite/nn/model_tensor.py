@@ -15,10 +15,21 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._torch import backward_pass, mark_parameter, tree_leaves, wrapper_subclass
 from ..errors import InvalidArgument
-from .deferred import Deferred, Fresh, Half
-from .forward_state import NotFusable, Refused, RunsAnew, Stray, WritesShared, outside, state
+from .forward_state import (
+    Deferred,
+    Fresh,
+    Half,
+    NotFusable,
+    Refused,
+    RunsAnew,
+    Stray,
+    Variable,
+    WritesShared,
+    can_follow_variables,
+    outside,
+    state,
+)
 from .sharing import is_frozen
-from .variable import Variable, can_follow_variables
 
 __all__ = [
     "Deferred", "Fresh", "ModelTensor", "NotFusable", "Refused", "RunsAnew", "Stray", "WritesShared", "check_stray",

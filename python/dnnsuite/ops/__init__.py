@@ -6,43 +6,42 @@ Each is registered with torch as `torch.ops.dnnsuite.<name>`, with kernels for C
 threads. On a GPU, where torch's matrix products and convolutions are used, this holds up to rounding.
 """
 
-from ._activate import activate as activate
+from ._activations import activate as activate
+from ._activations import glu, prelu, scaled, short_softmax
 from ._attention import LONGEST_ATTENTION, attention, attention_by_products
-from ._batch_norm import NORM_ACTIVATIONS, batch_norm_act, batch_norm_act_running
-from ._batch_norm_max import MAX_ACTIVATIONS, batch_norm_max
-from ._convolution import ConvolutionGeometry, convolve_models
-from ._cross_entropy import cross_entropy
-from ._depthwise import depthwise
-from ._embedding import embedding
-from ._embedding_bag import embedding_bags
-from ._glu import glu
-from ._gradient import as_real as as_real
-from ._gradient import clamp_gradients_, gradient_norms, scale_gradients_
-from ._group_norm import group_norm, has_group_norm
-from ._layer_norm import bias_dropout_add_layer_norm, layer_norm
+from ._batch_norm import MAX_ACTIVATIONS, NORM_ACTIVATIONS, batch_norm_act, batch_norm_act_running, batch_norm_max
+from ._convolution import (
+    ConvolutionGeometry,
+    convolve_models,
+    depthwise,
+    transposed_convolution,
+    transposed_depthwise,
+    window_convolution,
+)
+from ._convolution import each_convolved as each_convolved
+from ._images import add_patches, copied_in_order, patches, rearranged, resample
 from ._linear import linear
-from ._linear_cross_entropy import chunk_rows as chunk_rows
-from ._linear_cross_entropy import linear_cross_entropy
 from ._low_rank import low_rank, low_rank_update
-from ._matmul import matmul
-from ._max_over import max_over
-from ._patches import add_patches, patches
-from ._pixel_products import pixel_products
+from ._matmul import matmul, pixel_products
+from ._norms import bias_dropout_add_layer_norm, group_norm, has_group_norm, layer_norm, rms_norm
 from ._pointwise import bias_act_dropout, bias_dropout_add, dropout
-from ._pool import MOST_TAPS, avg_pool, max_pool, max_pool_with_indices
-from ._prelu import prelu
-from ._random import draws_numbers as draws_numbers
-from ._random import random_numbers as random_numbers
-from ._rearrange import copied_in_order, rearranged
+from ._pointwise import draws_numbers as draws_numbers
+from ._pointwise import random_numbers as random_numbers
+from ._pool import MOST_TAPS, avg_pool, max_over, max_pool, max_pool_with_indices
 from ._recurrence import GATES, recurrence
-from ._resample import resample
-from ._rms_norm import rms_norm
-from ._scale import scaled
-from ._softmax import short_softmax
-from ._transposed_convolution import transposed_convolution, transposed_depthwise
-from ._window_convolution import window_convolution
+from ._vocabulary import chunk_rows as chunk_rows
+from ._vocabulary import cross_entropy, embedding, embedding_bags, linear_cross_entropy
 from .library import instruction_set
-from .optimizer import RULES, optimizer_, optimizer_plan, optimizer_step_
+from .optimizer import (
+    RULES,
+    clamp_gradients_,
+    gradient_norms,
+    optimizer_,
+    optimizer_plan,
+    optimizer_step_,
+    scale_gradients_,
+)
+from .optimizer import as_real as as_real
 
 __all__ = [
     "GATES", "LONGEST_ATTENTION", "MAX_ACTIVATIONS", "MOST_TAPS", "NORM_ACTIVATIONS", "RULES",

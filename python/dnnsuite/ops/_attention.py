@@ -10,27 +10,20 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._pointwise import dropout
-from .library import differentiable, fake, fakes_like, library, tracing
+from .library import differentiable, fake, fakes_like, library, saves
 
 LONGEST_ATTENTION = 128
 """Longest sequence for which this package's operator is used, because a head's scores still fit into the cache."""
-
-_attention = library.attention.default
-_attention_backward = library.attention_backward.default
 
 
 fake("attention", lambda qkv: qkv.new_empty((*qkv.shape[:-1], qkv.shape[-1] // 3)))
 fakes_like("qkv", "attention_backward")
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    qkv, ctx.num_heads, p, rng, ctx.causal, mask = inputs
-    ctx.save_for_backward(qkv, p, rng, mask)
-
-
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     qkv, p, rng, mask = ctx.saved_tensors
-    return (_attention_backward(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask), None, None, None, None, None)
+    dqkv = library.attention_backward.default(grad, qkv, ctx.num_heads, p, rng, ctx.causal, mask)
+    return dqkv, None, None, None, None, None
 
 
 def attention_by_products(
@@ -58,7 +51,9 @@ def attention_by_products(
     return (probabilities @ value).transpose(2, 3).reshape(models, sequences, length, width // 3)
 
 
-_eager = differentiable(_attention, _setup, _backward, attention_by_products)
+_attention = differentiable(
+    library.attention.default, saves(0, 2, 3, 5, num_heads=1, causal=4), _backward, attention_by_products
+)
 
 
 def attention(
@@ -81,8 +76,5 @@ def attention(
     Only the inputs are saved for the backward pass. Sequences longer than 128 are computed by torch's operators, with
     the same masks.
     """
-    if qkv.dim() == 4 and qkv.shape[2] > LONGEST_ATTENTION:
-        return attention_by_products(qkv, num_heads, p, rng, causal, key_padding_mask)
-    call = _attention if tracing() else _eager
-    result: Tensor = call(qkv, num_heads, p, rng, causal, key_padding_mask)
-    return result
+    long = qkv.dim() == 4 and qkv.shape[2] > LONGEST_ATTENTION
+    return (attention_by_products if long else _attention)(qkv, num_heads, p, rng, causal, key_padding_mask)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Batch norm with the residual and the activation that follow it, in one pass forward and one backward."""
+"""Batch norm with the residual and the activation that follow it, in one pass forward and one backward; and the maximum
+over points of a batch norm and its activation, without computing them for all points.
+
+A norm keeps the order of a channel's numbers, or reverses it if the weight is negative, and a ReLU keeps it: the
+maximum is the result of the largest, or smallest, input. The gradient needs one point per channel and two sums.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ._pool import places_of
 from .device import on_gpu
 from .library import (
     applied,
@@ -24,7 +30,6 @@ from .library import (
     transforming,
 )
 
-_forward = library.batch_norm_act.default
 _running = library.batch_norm_act_running_.default
 _counted = library.batch_norm_act_counted_.default
 _backward = library.batch_norm_act_backward.default
@@ -119,13 +124,8 @@ def _grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
         dweight, dbias = _backward_parameters(grad, x, weight, bias, statistics, ctx.activation, ctx.slope)
     if ctx.adds and residual is None:
         dresidual = grad
-    return (
-        dx,
-        None if weight is None else dweight,
-        dbias if ctx.has_bias else None,
-        dresidual if ctx.adds else None,
-        *(None for _ in range(5)),
-    )
+    dweight, dbias = None if weight is None else dweight, dbias if ctx.has_bias else None
+    return dx, dweight, dbias, dresidual if ctx.adds else None, *(None,) * 5
 
 
 def batch_norm_composition(
@@ -162,7 +162,7 @@ def batch_norm_composition(
     return y.to(dtype), torch.stack([mean, inverse, unbiased])
 
 
-_eager = differentiable(_forward, _setup_both, _grad, batch_norm_composition)
+_eager = differentiable(library.batch_norm_act.default, _setup_both, _grad, batch_norm_composition)
 
 
 def batch_norm_act(
@@ -189,28 +189,16 @@ def batch_norm_act(
     Returns:
         The result, and [3, B, C] with the mean, 1 / deviation, and the unbiased variance for running statistics.
     """
-    call = _forward if tracing() else _eager
-    if x.is_cuda and not cuda_kernels:
-        call = batch_norm_composition
-    result: tuple[Tensor, Tensor] = call(x, weight, bias, residual, mean, variance, eps, activation, slope)
-    return result
+    call: Any = batch_norm_composition if x.is_cuda and not cuda_kernels else _eager
+    return call(x, weight, bias, residual, mean, variance, eps, activation, slope)
 
 
-def _train(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    residual: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
-    tracked: Tensor | None,
-    *rest: Any,
-) -> tuple[Tensor, Tensor]:
-    """Return result and statistics of a batch; updates the running `mean` and `variance`, and `tracked`, which counts
-    batches."""
-    sums = torch.float64 if x.dtype == torch.float64 else torch.float32
+def _train(x: Tensor, *args: Any) -> tuple[Tensor, Tensor]:
+    """Return result and statistics of a batch; updates the running statistics, and `tracked`, which counts batches.
+    The arguments are those of `batch_norm_act_running`, in the operator's order."""
+    weight, bias, residual, mean, variance, tracked, *rest = args
     y = laid_out(x, True).data  # no view: torch refuses to write in place into one that a Function has made
-    statistics = x.new_empty(3, x.shape[0], x.shape[2], dtype=sums)
+    statistics = new_statistics(x)
     running = [mean, variance] if tracked is None else [mean, variance, tracked]
     with below_autograd():
         call = _running if tracked is None else _counted
@@ -269,5 +257,118 @@ def batch_norm_act_running(
     if not (known and has_kernels) or tracing() or transforming():
         return None
     arguments = (x, weight, bias, residual, *running, tracked, eps, activation, slope, momentum)
-    y: Tensor = _train_with_gradient(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]
-    return y
+    return _train_with_gradient(*arguments) if torch.is_grad_enabled() else _train(*arguments)[0]
+
+
+MAX_ACTIVATIONS = frozenset({"none", "relu", "relu6", "leaky_relu"})
+"""Activations that preserve the order of numbers."""
+
+_KERNEL_DTYPES = (torch.float32, torch.float64)
+"""Dtypes on CUDA: in 16 bits the mean would be rounded before its subtraction from the maximum."""
+
+_statistics = library.batch_norm_statistics.default
+_signed_max_over = library.signed_max_over.default
+
+
+fake("batch_norm_statistics", new_statistics)
+fake("signed_max_over", lambda x: places_of(x, (x.shape[0], x.shape[1], 1, x.shape[3])))
+
+
+def _slope(activation: str, z: Tensor, slope: float) -> Tensor:
+    """Return the activation's derivative."""
+    if activation == "relu":
+        return (z > 0).to(z.dtype)
+    if activation == "relu6":
+        return ((z > 0) & (z < 6)).to(z.dtype)
+    return torch.where(z > 0, 1.0, slope).to(z.dtype)
+
+
+def _composition(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, *rest: Any, norm: Any = batch_norm_composition
+) -> tuple[Tensor, Tensor, Tensor]:
+    y, statistics = norm(x, weight, bias, None, *rest)
+    values, indices = torch.max(y, -1, keepdim=True)
+    return values, indices, statistics
+
+
+class _BatchNormMax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, bias, given, variance, eps, ctx.activation, ctx.slope = args
+        rows = x.movedim(2, -1)
+        if given is None:
+            statistics = _statistics(x, eps)
+        else:
+            statistics = torch.stack([given, (variance + eps).rsqrt(), variance])
+        mean, inverse = statistics[0].to(x.dtype).unsqueeze(1), statistics[1].to(x.dtype).unsqueeze(1)
+        if weight is None:
+            sign = x.new_ones(x.shape[0], x.shape[2])
+        else:
+            sign = torch.where(weight < 0, -1.0, 1.0).to(x.dtype)
+        best, indices = _signed_max_over(rows, sign)
+        normal = (best.squeeze(2) * sign.unsqueeze(1) - mean) * inverse
+        z = normal if weight is None else normal * weight.unsqueeze(1)
+        z = z if bias is None else z + bias.unsqueeze(1)
+        ctx.training = given is None
+        ctx.save_for_backward(x, weight, normal, z, indices, statistics)
+        remember(ctx, args)
+        ctx.mark_non_differentiable(indices, statistics)
+        ctx.set_materialize_grads(False)
+        value = NORM_ACTIVATIONS[ctx.activation](z, ctx.slope)
+        return value.unsqueeze(-1), indices.movedim(-1, 2), statistics
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+        if grad is None:
+            return (None,) * 8
+        if torch.is_grad_enabled():
+            return gradients_through(_composition, ctx, (grad, None, None))
+        x, weight, normal, z, indices, statistics = ctx.saved_tensors[:6]
+        dz = grad.squeeze(-1)
+        dz = dz if ctx.activation == "none" else dz * _slope(ctx.activation, z, ctx.slope)
+        dbias, dweight = dz.sum(1), (dz * normal).sum(1)
+        mean, inverse = statistics[0].to(x.dtype), statistics[1].to(x.dtype)
+        scale = inverse if weight is None else inverse * weight
+        dx = None
+        if ctx.needs_input_grad[0]:
+            rows = x.movedim(2, -1)
+            if ctx.training:
+                share = scale / (rows.shape[1] * rows.shape[2])
+                times = -share * inverse * dweight
+                plus = -share * dbias - times * mean
+                dx = torch.addcmul(plus[:, None, None], rows, times[:, None, None])
+            else:
+                dx = torch.zeros_like(rows)
+            dx.scatter_add_(2, indices, (dz * scale.unsqueeze(1)).unsqueeze(2))
+            dx = dx.movedim(-1, 2)
+        needs_weight, needs_bias = ctx.needs_input_grad[1:3]
+        return dx, dweight if needs_weight else None, dbias if needs_bias else None, *(None,) * 5
+
+
+_largest = applied(_BatchNormMax)
+
+
+def batch_norm_max(
+    x: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    mean: Tensor | None = None,
+    variance: Tensor | None = None,
+    eps: float = 1e-5,
+    activation: str = "none",
+    slope: float = 0.01,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute the maximum of activation(batch_norm(x)) over L, for x [B, N, C, L].
+
+    The arguments are those of `batch_norm_act`; `activation` is one of `MAX_ACTIVATIONS` (with `slope` >= 0). x should
+    have its channels last in memory, otherwise it is copied.
+
+    Returns:
+        Values [B, N, C, 1], their indices [B, N, C, 1], and the statistics [3, B, C] of `batch_norm_act`. If
+        normalisation rounds several points to the same number, the index is that of the point that was largest before.
+    """
+    arguments = (x, weight, bias, mean, variance, eps, activation, slope)
+    has_kernels = x.device.type == "cpu" or (cuda_kernels and x.is_cuda and x.dtype in _KERNEL_DTYPES)
+    if not has_kernels or x.numel() == 0 or tracing() or transforming():
+        return _composition(*arguments, norm=batch_norm_act)
+    return _largest(*arguments)

@@ -19,7 +19,6 @@ from ..errors import InvalidArgument
 from ._pointwise import bias_act_dropout
 from .device import on_cpu, on_gpu
 from .library import (
-    applied,
     differentiable,
     eager,
     fake,
@@ -27,6 +26,7 @@ from .library import (
     instruction_set,
     library,
     remember,
+    saves,
     tracing,
     transforming,
 )
@@ -117,20 +117,10 @@ def products(
         composition: the same of torch's functions, for gradients of gradients.
     """
 
-    class Products(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-            ctx.save_for_backward(x, weight)
-            remember(ctx, (x, weight, bias))
-            return forward(x, weight, bias)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
 
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-            if torch.is_grad_enabled():
-                return gradients_through(composition, ctx, (grad,))
-            return gradients(grad, *ctx.saved_tensors, *ctx.needs_input_grad)
-
-    return applied(Products)
+    return eager(forward, saves(0, 1), backward, composition)
 
 
 def products_one_by_one(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
@@ -271,8 +261,7 @@ def linear(
             return _of_own_rows(x, weight, bias, relu, in_order)
         count = x.shape[1:-1].numel()
         if x.dim() > 3 and _VECTORS and _few(count, weight) and x.is_contiguous() and not in_order and not tracing():
-            by_rows: Tensor = _eager_by_rows(x, weight, bias, relu)
-            return by_rows
+            return _eager_by_rows(x, weight, bias, relu)
     if is_kept(weight) and not is_kept(bias):  # a bias of each model's own, as in BitFit
         y = linear(x, weight, dtype=dtype)
         offsets = bias.to(y.dtype).reshape(models, *(1,) * (y.dim() - 2), outputs)  # type: ignore[union-attr]
@@ -344,7 +333,7 @@ def _of_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_orde
             or torch.is_autocast_enabled(x.device.type)
         ):
             return linear_composition(x, weight, bias, relu)
-        product: Tensor = _batched(x, weight, bias)
+        product = _batched(x, weight, bias)
         return torch.relu(product) if relu else product
     return _of_own_rows(x, weight, bias, relu, in_order)
 
@@ -359,8 +348,7 @@ def _of_own_rows(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, in_
             return _by_tiles(folded(x), weight[:1], one, relu).reshape(models, -1, outputs)
         if in_order:
             return _by_tiles(x, weight, bias, relu)
-        result = (_linear if tracing() else _eager)(x, weight, bias, relu)
-        return result
+        return _eager(x, weight, bias, relu)
     if tracing():
         return linear_composition(x, weight, bias, relu)
     if models == 1 and outputs < WIDE:
@@ -379,11 +367,11 @@ def _few(rows: int, weight: Tensor) -> bool:
 
 def _by_tiles(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool) -> Tensor:
     """Compute the product of x [B, R, I] by tiles, with one order of summation for any number of rows."""
-    product, rows = _linear if tracing() else _eager, x.shape[1]
+    rows = x.shape[1]
     if rows > DOT_ROWS or x.shape[2] < DOT_INPUTS:
-        return product(x, weight, bias, relu)
+        return _eager(x, weight, bias, relu)
     padded = torch.nn.functional.pad(x, (0, 0, 0, DOT_ROWS + 1 - rows))
-    return product(padded, weight, bias, relu)[:, :rows]
+    return _eager(padded, weight, bias, relu)[:, :rows]
 
 
 def own_products(a: Tensor, b: Tensor, c: Tensor | None = None) -> bool:

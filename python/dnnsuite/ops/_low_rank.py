@@ -74,11 +74,7 @@ _summed = torch.ops.dnnsuite.low_rank_gradient.default
 fake("low_rank", lambda y, x, down: (y.new_empty(y.shape), down.new_empty((x.numel() // x.shape[-1], down.shape[1]))))
 fake(
     "low_rank_backward",
-    lambda x, down, up, needs_x: (
-        x.new_empty(x.shape if needs_x else 0),
-        down.new_empty(down.shape),
-        up.new_empty(up.shape),
-    ),
+    lambda x, down, up, needs_x: (x.new_empty(x.shape if needs_x else 0), *(t.new_empty(t.shape) for t in (down, up))),
 )
 
 
@@ -97,14 +93,13 @@ class _LowRank(torch.autograd.Function):
             out, hidden = library.low_rank(y, x, down, up, scale, ranks, rows, p, rng)
         ctx.save_for_backward(x, down, up, scale, hidden, p, rng, offsets)
         ctx.sizes = ranks, rows, most
-        found: Tensor = out
-        return found
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         x, down, up, scale, hidden, p, rng, offsets = ctx.saved_tensors
         ranks, rows, most = ctx.sizes
-        needs_y, needs_x, needs_down, needs_up = ctx.needs_input_grad[:4]
+        _, needs_x, needs_down, needs_up = ctx.needs_input_grad[:4]
         if torch.is_grad_enabled():
             counts = rows if offsets is None else offsets.diff().tolist()
             found: tuple[Any, ...] = _gradients(grad, x, down, up, scale, counts, p, rng)
@@ -118,14 +113,8 @@ class _LowRank(torch.autograd.Function):
             )
         else:
             found = library.low_rank_backward(grad, x, down, up, scale, hidden, ranks, rows, p, rng, needs_x)
-        dx, ddown, dup = found
-        return (
-            grad if needs_y else None,
-            dx if needs_x else None,
-            ddown if needs_down else None,
-            dup if needs_up else None,
-            *(None,) * 7,
-        )
+        pairs = zip((grad, *found), ctx.needs_input_grad, strict=False)
+        return *(own if needed else None for own, needed in pairs), *(None,) * 7
 
 
 def _gradients(
@@ -243,5 +232,4 @@ def low_rank_update(
         most: largest number of rows of a model, if there are offsets.
     """
     most = x.shape[1] if offsets is None else most
-    result: Tensor = _apply(y, x, down, up, scale, None, None, offsets, None, (), most)
-    return result
+    return _apply(y, x, down, up, scale, None, None, offsets, None, (), most)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from ..errors import InvalidArgument
 from ._linear import DOT_INPUTS, DOT_ROWS, LARGE, column_sums, own_products, product_into, products, products_one_by_one
-from .library import differentiable, fake, in_gradient, instruction_set, library, tracing
+from .device import on_cpu
+from .library import differentiable, fake, in_gradient, instruction_set, library, saves, tracing
 from .shared import is_kept
 
 _matmul = library.matmul.default
@@ -21,11 +22,7 @@ _VECTORS = instruction_set() != "generic"
 fake("matmul", lambda a, b: a.new_empty((a.shape[0], a.shape[1], b.shape[2])))
 
 
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     a, b = ctx.saved_tensors
     needs_a, needs_b = ctx.needs_input_grad
     return (
@@ -34,10 +31,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     )
 
 
-_eager = differentiable(_matmul, _setup, _backward, torch.bmm)
+_product = differentiable(_matmul, saves(0, 1), _matmul_backward, torch.bmm)
 
 
-def _composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+def _matmul_composition(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     return torch.bmm(a, b) if bias is None else torch.baddbmm(bias.unsqueeze(1), a, b)
 
 
@@ -52,7 +49,7 @@ def _gradients(grad: Tensor, a: Tensor, b: Tensor, needs_a: bool, needs_b: bool,
     return da, db, column_sums(grad) if needs_bias else None
 
 
-_one_by_one = products(products_one_by_one, _gradients, _composition)
+_one_by_one = products(products_one_by_one, _gradients, _matmul_composition)
 
 
 def matmul(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -136,11 +133,6 @@ def _by_shared(rows: Tensor, matrix: Tensor, own: bool) -> Tensor:
     return _product(padded, matrix)[:, :count]
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    result: Tensor = (_matmul if tracing() else _eager)(a, b)
-    return result
-
-
 def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Give both tensors the same number of dimensions between B and the matrix."""
     more = a.dim() - b.dim()
@@ -148,3 +140,46 @@ def _between(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         a.reshape(a.shape[:1] + (1,) * -more + a.shape[1:]) if more < 0 else a,
         b.reshape(b.shape[:1] + (1,) * more + b.shape[1:]) if more > 0 else b,
     )
+
+
+_pixels = library.pixel_products.default
+_pixels_gradient = in_gradient(_pixels)
+
+
+fake("pixel_products", lambda x, weight: x.new_empty((*x.shape[:2], weight.shape[1], x.shape[3])))
+fake("sum_of_products", lambda a, b: a.new_empty((a.shape[0], a.shape[2], b.shape[3])))
+
+
+def _weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
+    """Sum grad [B, N, O, P] times x [B, N, I, P] over samples and pixels: [B, O, I]."""
+    if x.size(1) == 0:
+        return grad.new_zeros(len(x), grad.size(2), x.size(2))
+    if grad.size(2) > x.size(2):  # the second factor is packed, so it is the smaller one
+        return library.sum_of_products.default(grad, x.mT)
+    return library.sum_of_products.default(x, grad.mT).mT.contiguous()
+
+
+def _pixel_products_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, weight = ctx.saved_tensors
+    needs_x, needs_weight, needs_bias = ctx.needs_input_grad
+    return (
+        _pixels_gradient(grad, weight.mT, None) if needs_x else None,
+        _weight_gradient(grad, x) if needs_weight else None,
+        grad.sum(1).sum(-1) if needs_bias else None,  # whole samples first: their numbers fill the vectors
+    )
+
+
+def _pixel_products_composition(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    y = torch.matmul(weight.unsqueeze(1), x)
+    return y if bias is None else y + bias[:, None, :, None]
+
+
+_eager_pixels = differentiable(_pixels, saves(0, 1), _pixel_products_backward, _pixel_products_composition)
+
+
+def pixel_products(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiply the channels of each pixel of x [B, N, I, P] by weight [B, O, I], and add bias [B, O].
+
+    This is a 1 x 1 convolution of images in torch's usual memory format. The result [B, N, O, P] is contiguous.
+    """
+    return (_eager_pixels if on_cpu(x) else _pixel_products_composition)(x, weight, bias)

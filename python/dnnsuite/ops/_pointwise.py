@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Dropout by a counter-based generator, alone and fused with bias, activation and residual."""
+"""Numbers of a counter-based generator: dropout, alone and fused with bias, activation and residual, and random
+numbers of each model's stream, on a CPU by the library, on a GPU by a kernel in Triton."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .library import differentiable, fake, fakes_like, in_gradient, library, tracing
+from .device import on_cpu, triton_runs
+from .library import (
+    below_autograd,
+    differentiable,
+    fake,
+    fakes_like,
+    in_gradient,
+    library,
+    saves,
+    tracing,
+    transforming,
+)
 
 _dropout = library.dropout.default
 _dropout_again = in_gradient(_dropout)
-_add = library.bias_dropout_add.default
-_act = library.bias_act_dropout.default
 _act_backward = library.bias_act_dropout_backward.default
 
 
@@ -24,19 +35,9 @@ fake(
 )
 
 
-def _dropout_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, p, rng = inputs
-    ctx.save_for_backward(p, rng)
-
-
 def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     p, rng = ctx.saved_tensors
     return _dropout_again(grad, p, rng), None, None
-
-
-def _add_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    _, bias, _, p, rng = inputs
-    ctx.save_for_backward(bias, p, rng)
 
 
 def _add_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -84,9 +85,9 @@ def _act_composition(x: Tensor, bias: Tensor | None, activation: str, p: Tensor 
     return _dropout_composition(_ACTIVATIONS[activation](x if bias is None else x + rows_of(bias, x)), p, rng)
 
 
-_dropout_eager = differentiable(_dropout, _dropout_setup, _dropout_backward, _dropout_composition)
-_add_eager = differentiable(_add, _add_setup, _add_backward, add_composition)
-_act_eager = differentiable(_act, _act_setup, _act_grad, _act_composition)
+_eager_dropout = differentiable(_dropout, saves(1, 2), _dropout_backward, _dropout_composition)
+_add = differentiable(library.bias_dropout_add.default, saves(1, 3, 4), _add_backward, add_composition)
+_act = differentiable(library.bias_act_dropout.default, _act_setup, _act_grad, _act_composition)
 
 
 def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
@@ -97,8 +98,7 @@ def dropout(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:
         rng: (key, step) of each model, int64 [B, 2]. Equal pairs give equal masks, so the mask is not stored but
             computed again in the backward pass. `cpp/fused/README.md` defines it.
     """
-    result: Tensor = (_dropout if tracing() else _dropout_eager)(x, p, rng)
-    return result
+    return _eager_dropout(x, p, rng)
 
 
 def bias_dropout_add(
@@ -108,8 +108,7 @@ def bias_dropout_add(
 
     Without `p` nothing is dropped.
     """
-    result: Tensor = (_add if tracing() else _add_eager)(x, bias, residual, p, rng)
-    return result
+    return _add(x, bias, residual, p, rng)
 
 
 def bias_act_dropout(
@@ -120,5 +119,57 @@ def bias_act_dropout(
     `activation` is 'none', 'relu' or 'gelu' (the exact form, with erf). The backward pass computes the gradients of x
     and bias together; it needs x, but not the result.
     """
-    result: Tensor = (_act if tracing() else _act_eager)(x, bias, activation, p, rng)
-    return result
+    return _act(x, bias, activation, p, rng)
+
+
+_numbers = library.random_numbers.default
+_OWN = (torch.float32, torch.float64)
+
+
+fakes_like("like", "random_numbers")
+
+
+def _on_a_gpu(like: Tensor, rng: Tensor, distribution: str, first: float, second: float) -> Tensor:
+    from ._triton_random import random_numbers as by_triton
+
+    return by_triton(like, rng, distribution, first, second)
+
+
+_library = torch.library.Library("dnnsuite", "IMPL")
+_library.impl("random_numbers", _on_a_gpu, "CUDA")
+
+
+def draws_numbers(like: Tensor, rng: Tensor) -> bool:
+    """Return True if `random_numbers(like, rng, ...)` may be called: for float32 and float64, both on a CPU, or both on
+    a GPU for which Triton compiles."""
+    if like.dtype not in _OWN or like.dim() == 0 or transforming():
+        return False
+    if like.is_cuda:
+        return rng.device == like.device and _compiles(like.device)
+    return on_cpu(like) and on_cpu(rng)
+
+
+@cache
+def _compiles(device: torch.device) -> bool:
+    def one() -> Tensor:
+        rng = torch.zeros(1, 2, dtype=torch.int64, device=device)
+        return _on_a_gpu(torch.empty(1, 1, device=device), rng, "uniform", 0, 1)
+
+    return triton_runs(one)
+
+
+def random_numbers(like: Tensor, rng: Tensor, distribution: str, first: float, second: float = 0.0) -> Tensor:
+    """Draw numbers for each model into a new contiguous tensor of the shape and dtype of `like` [B, ...].
+
+    A number is a function of its model's (key, step) and its place among the model's numbers, which
+    `cpp/fused/README.md` defines; neither other models nor threads change it.
+
+    Args:
+        rng: (key, step) of each model, int64 [B, 2].
+        distribution: 'uniform' from `first` to below `second`; 'normal' with mean `first` and deviation `second`;
+            'bernoulli', 1 with probability `first`; 'exponential' with rate `first`.
+    """
+    if tracing():
+        return _numbers(like, rng, distribution, first, second)
+    with below_autograd():  # it has no gradient
+        return _numbers(like, rng, distribution, first, second)

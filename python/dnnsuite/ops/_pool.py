@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pooling of images, channels last in memory: maximum or mean of each window."""
+"""Pooling of images, channels last in memory: maximum or mean of each window; and the maximum over a dimension."""
 
 from __future__ import annotations
 
@@ -11,8 +11,57 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .device import on_cpu
-from .library import applied, below_autograd, differentiable, fake, library, tracing, transforming
+from .library import applied, below_autograd, cuda_kernels, differentiable, fake, library, tracing, transforming
+from .memory_order import memory_order, way_back
 from .windows import of_sides
+
+
+def places_of(x: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Make tensors for maxima of this shape and for their places."""
+    return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
+
+
+fake("max_over", lambda x, dim: places_of(x, [1 if d == dim else size for d, size in enumerate(x.shape)]))
+
+
+def _over_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, ctx.dim = inputs
+    ctx.shape = x.shape
+    ctx.save_for_backward(output[1])
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _over_grad(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Any, ...]:
+    if grad is None:
+        return None, None
+    (indices,) = ctx.saved_tensors
+    return grad.new_zeros(ctx.shape).scatter_(ctx.dim, indices, grad), None
+
+
+def _over_composition(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    values, indices = torch.max(x, dim, keepdim=True)
+    return values, indices
+
+
+_max_over = differentiable(library.max_over.default, _over_setup, _over_grad, _over_composition)
+
+
+def max_over(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Compute the maximum of x [B, ...] over dimension `dim` (1 or more, kept with size 1), and its index.
+
+    As in torch.max the index is that of the first of equal elements, and NaN counts as the largest. x may have any
+    memory format.
+    """
+    if x.numel() == 0 or (x.is_cuda and not cuda_kernels):
+        return _over_composition(x, dim)
+    if x.is_contiguous():
+        return _max_over(x, dim)
+    order = memory_order(x)
+    back = way_back(order)
+    values, indices = _max_over(x.permute(order), order.index(dim))
+    return values.permute(back), indices.permute(back)
+
 
 MOST_TAPS = 255
 """Largest number of pixels in a window of `max_pool`: the place of the maximum is stored in a byte."""
@@ -20,10 +69,7 @@ MOST_TAPS = 255
 NO_TAP = 255
 """Tap of a window whose result has no gradient."""
 
-_largest = library.max_pool.default
-_largest_backward = library.max_pool_backward.default
-_mean = library.avg_pool.default
-_mean_backward = library.avg_pool_backward.default
+_largest, _largest_backward = library.max_pool.default, library.max_pool_backward.default
 
 
 def _windows(n: int, *steps: int) -> int:
@@ -34,20 +80,18 @@ def _windows(n: int, *steps: int) -> int:
     return found - 1 if ceil_mode and (found - 1) * stride >= n + padding else found
 
 
-def _new_maxima(x: Tensor, *steps: Any) -> tuple[Tensor, Tensor]:
-    sizes = [_windows(x.shape[2 + i], *steps[i:8:2], steps[8]) for i in range(2)]
-    shape = (*x.shape[:2], *sizes, x.shape[4])
-    return x.new_empty(shape), x.new_empty(shape, dtype=torch.uint8)
-
-
-fake("max_pool", _new_maxima)
-
-
 def _new_means(x: Tensor, *steps: Any) -> Tensor:
     sizes = [_windows(x.shape[2 + i], *steps[i:6:2], 1, steps[6]) for i in range(2)]
     return x.new_empty(*x.shape[:2], *sizes, x.shape[4])
 
 
+def _new_maxima(x: Tensor, *steps: Any) -> tuple[Tensor, Tensor]:
+    sizes = [_windows(x.shape[2 + i], *steps[i:8:2], steps[8]) for i in range(2)]
+    y = x.new_empty(*x.shape[:2], *sizes, x.shape[4])
+    return y, torch.empty_like(y, dtype=torch.uint8)
+
+
+fake("max_pool", _new_maxima)
 fake("avg_pool", _new_means)
 fake("max_pool_backward", of_sides)
 fake("avg_pool_backward", of_sides)
@@ -101,7 +145,9 @@ _largest_with_gradient = applied(_Largest)
 torch.library.register_autograd(_largest.name(), _grad_largest, setup_context=_setup_largest)
 
 
-def _eager_largest(*args: Any) -> Any:
+def _maxima(*args: Any) -> Any:
+    if tracing():
+        return _largest(*args)
     if transforming():
         return (_compose_largest(*args),)
     if torch.is_grad_enabled():
@@ -117,7 +163,7 @@ def _setup_mean(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _grad_mean(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     steps = ctx.steps
-    return _mean_backward(grad, *ctx.sides, *steps[:6], *steps[7:]), *(None for _ in steps)
+    return library.avg_pool_backward.default(grad, *ctx.sides, *steps[:6], *steps[7:]), *(None for _ in steps)
 
 
 def _over_images(function: Callable[[Tensor], Tensor], x: Tensor, planes: bool = False) -> Tensor:
@@ -144,7 +190,7 @@ def _compose_mean(x: Tensor, *steps: Any) -> Tensor:
     )
 
 
-_eager_mean = differentiable(_mean, _setup_mean, _grad_mean, _compose_mean)
+_mean = differentiable(library.avg_pool.default, _setup_mean, _grad_mean, _compose_mean)
 
 
 def max_pool(
@@ -169,8 +215,7 @@ def max_pool(
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
     if x.numel() == 0 or not on_cpu(x):
         return _compose_largest(x, *steps)
-    y: Tensor = (_largest if tracing() else _eager_largest)(x, *steps)[0]
-    return y
+    return _maxima(x, *steps)[0]
 
 
 def max_pool_with_indices(
@@ -188,7 +233,7 @@ def max_pool_with_indices(
     without padding.
     """
     steps = (*kernel, *(stride or kernel), *padding, *dilation, ceil_mode, activation == "relu")
-    y, taps = (_largest if tracing() else _eager_largest)(x, *steps)
+    y, taps = _maxima(x, *steps)
     return y, _places(taps, x.size(3), steps)
 
 
@@ -224,7 +269,4 @@ def avg_pool(
         divisor: if it is not 0, sums are divided by it instead of by the number of pixels.
     """
     steps = (*kernel, *(stride or kernel), *padding, ceil_mode, count_include_pad, divisor)
-    if x.numel() == 0 or not on_cpu(x):
-        return _compose_mean(x, *steps)
-    y: Tensor = (_mean if tracing() else _eager_mean)(x, *steps)
-    return y
+    return (_compose_mean if x.numel() == 0 or not on_cpu(x) else _mean)(x, *steps)

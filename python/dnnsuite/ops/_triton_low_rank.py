@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .shared import Maybe
+
 _MULTIPROCESSORS = 132  # of a large GPU: programs for which to look in small arrays
 _BLOCK = 64  # inputs and outputs of a product
 
@@ -122,14 +124,7 @@ def _height(most: int) -> int:
 
 
 def update(
-    y: Tensor | None,
-    x: Tensor,
-    down: Tensor,
-    up: Tensor,
-    scale: Tensor,
-    offsets: Tensor | None,
-    most: int,
-    dtype: torch.dtype,
+    y: Maybe, x: Tensor, down: Tensor, up: Tensor, scale: Tensor, offsets: Maybe, most: int, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """Compute x downᵀ, and y + scale of it times upᵀ.
 

@@ -23,7 +23,8 @@ from ..errors import Unavailable
 
 __all__ = [
     "applied", "below_autograd", "cuda_kernels", "differentiable", "eager", "fake", "fakes_like", "in_gradient",
-    "instruction_set", "library", "library_folder", "tracing", "transforming", "without_operators",
+    "instruction_set", "library", "library_folder", "of_inputs", "saves", "tracing", "transforming",
+    "without_operators",
 ]  # fmt: skip
 
 
@@ -90,8 +91,7 @@ def instruction_set() -> str:
 
     It is the widest that the machine has, unless the environment variable DNNSUITE_ISA (read once) asks for less.
     """
-    name: str = library.instruction_set()
-    return name
+    return library.instruction_set()
 
 
 def fake(operator: str, results: Callable[..., Any]) -> None:
@@ -133,49 +133,60 @@ def differentiable(
     op: Any,
     setup_context: Callable[[Any, tuple[Any, ...], Any], None],
     backward: Callable[..., Any],
-    composition: Callable[..., Any] | None = None,
+    composition: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Register an operator's gradient with torch; return a faster function to call it in eager mode. torch.library's
-    autograd costs about 14 µs a call in Python, a Function around the operator below autograd 6 µs.
+    """Register an operator's gradient with torch; return a function that calls it, faster in eager mode.
+
+    torch.library's autograd costs about 14 µs a call in Python, a Function around the operator below autograd 6 µs.
 
     Args:
         op: the operator, an overload of `torch.ops`.
         setup_context: saves what the gradient needs, as `torch.library.register_autograd` calls it.
         backward: the gradient, called likewise.
         composition: the operator again, same inputs, in differentiable torch. Gradients of gradients
-            (`create_graph=True`) and transforms of `torch.func` use it; without it they are errors.
+            (`create_graph=True`) and transforms of `torch.func` use it.
     """
     torch.library.register_autograd(op.name(), backward, setup_context=setup_context)
-    return eager(op, setup_context, backward, composition, len(op._schema.returns) > 1)
+    return eager(op, setup_context, backward, composition, len(op._schema.returns) > 1, registered=True)
 
 
 def eager(
     op: Callable[..., Any],
     setup_context: Callable[[Any, tuple[Any, ...], Any], None],
     backward: Callable[..., Any],
-    composition: Callable[..., Any] | None = None,
+    composition: Callable[..., Any],
     many: bool = False,
+    registered: bool = False,
 ) -> Callable[..., Any]:
-    """Return the function of `differentiable` for any function of operators, which torch.compile must not meet.
+    """Return the function of `differentiable` for any function of operators.
 
     Args:
         many: True if it returns a tuple.
+        registered: True if all of its operators have registered gradients: torch.compile sees them then, and must not
+            meet this function otherwise.
     """
 
-    def run(ctx: Any, args: tuple[Any, ...]) -> Any:
-        with below_autograd():
-            output = op(*args)
-        setup_context(ctx, args, output)
-        return output
+    class Again(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Any:
+            with below_autograd():
+                output = op(*args)
+            setup_context(ctx, args, output)
+            remember(ctx, args)
+            return output
 
-    apply: Callable[..., Any]
-    if composition is None:
-        apply = _differentiated_once(run, backward).apply
-    else:
-        apply = applied(_differentiated_again(run, backward, composition))
+        @staticmethod
+        def backward(ctx: Any, *grads: Any) -> Any:
+            if torch.is_grad_enabled():
+                return gradients_through(composition, ctx, grads)
+            return backward(_WithoutExtra(ctx) if ctx.extra else ctx, *grads)
+
+    apply = applied(Again)
 
     def call(*args: Any) -> Any:
-        if composition is not None and transforming():
+        if registered and tracing():
+            return op(*args)
+        if transforming():
             found = composition(*args)
             return (found,) if many and not isinstance(found, tuple) else found
         if torch.is_grad_enabled():
@@ -184,6 +195,30 @@ def eager(
             return op(*args)
 
     return call
+
+
+def saves(*places: int, **kept: Any) -> Callable[[Any, tuple[Any, ...], Any], None]:
+    """Return what saves the inputs at these places, and keeps others, `kept` by their place or slice, by name."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*[inputs[place] for place in places])
+        for name, place in kept.items():
+            setattr(ctx, name, inputs[place])
+
+    return setup
+
+
+def of_inputs(
+    backward: Callable[..., Any], count: int = 1
+) -> tuple[Callable[[Any, tuple[Any, ...], Any], None], Callable[..., Any]]:
+    """Return what an operator saves, its first `count` inputs, and its gradient: `backward(grad, *saved, *others)`
+    gives those of the saved ones."""
+
+    def gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        found = backward(grad, *ctx.saved_tensors, *ctx.rest)
+        return *((found,) if count == 1 else found), *(None for _ in ctx.rest)
+
+    return saves(*range(count), rest=slice(count, None)), gradient
 
 
 def in_gradient(op: Callable[..., Any]) -> Callable[..., Any]:
@@ -205,45 +240,7 @@ def in_gradient(op: Callable[..., Any]) -> Callable[..., Any]:
 def applied(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """Return `function.apply` without what it does for transforms of `torch.func`, which callers ask for themselves
     (`transforming`): 2 to 5 µs less."""
-    call: Callable[..., Any] = super(torch.autograd.Function, function).apply  # type: ignore[misc]
-    return call
-
-
-def _differentiated_once(run: Callable[..., Any], backward: Callable[..., Any]) -> Any:
-    """Make the Function of an operator whose gradient cannot be differentiated."""
-
-    class Once(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            return run(ctx, args)
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx: Any, *grads: Any) -> Any:
-            return backward(ctx, *grads)
-
-    return Once
-
-
-def _differentiated_again(
-    run: Callable[..., Any], backward: Callable[..., Any], composition: Callable[..., Any]
-) -> Any:
-    """Make the Function of an operator whose gradient is differentiated through `composition`."""
-
-    class Again(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, *args: Any) -> Any:
-            output = run(ctx, args)
-            remember(ctx, args)
-            return output
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            if torch.is_grad_enabled():
-                return gradients_through(composition, ctx, grads)
-            return backward(_WithoutExtra(ctx) if ctx.extra else ctx, *grads)
-
-    return Again
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
 def is_read_by_backward(result: Tensor) -> bool:

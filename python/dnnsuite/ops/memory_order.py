@@ -22,6 +22,13 @@ def way_back(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=order.__getitem__)
 
 
+def packed(x: Tensor) -> tuple[Tensor, list[int]] | None:
+    """View `x` with its dimensions as they lie in memory, contiguous, and list them; None if x has gaps in memory."""
+    order = memory_order(x)
+    view = x.permute(order)
+    return (view, order) if view.is_contiguous() else None
+
+
 def by_memory_order(function: Callable[[list[Tensor], int], Result], tensors: Sequence[Tensor], dim: int) -> Result:
     """Call `function(tensors, dim)` on tensors `[B, ...]` whose dimensions stand as those of the largest lie in memory,
     and turn the results back.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""An optimizer's step over lists of stacked tensors: every parameter and state is read and written once.
+"""An optimizer's step over lists of stacked tensors, in which every parameter and state is read and written once, and
+norms, scaling and clamping of each model's gradients, whatever their devices, dtypes and orders in memory.
 
 Tensors are [B, ...], each model's part contiguous, with any stride between models; hyper-parameters are float64 [B] on
 the same device. Formulas are those of torch.optim; `RULES` lists the tensors that each takes.
@@ -8,13 +9,14 @@ the same device. Formulas are those of torch.optim; `RULES` lists the tensors th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
 from ..errors import InvalidArgument
-from .library import fakes_like, library
+from .library import fake, fakes_like, library
+from .memory_order import memory_order
 
 
 class UpdateRule(NamedTuple):
@@ -150,3 +152,103 @@ def optimizer_(
     optimizer_step_(plan, gradients[: len(params)], hyper, factor, active, tickets, *flags, all_of_them)
     for narrow, result in zip(written, wide, strict=True):
         narrow.copy_(result)
+
+
+_norms = library.gradient_norms.default
+_HALVES = (torch.bfloat16, torch.float16)
+fake("gradient_norms", lambda grads: grads[0].new_empty(grads[0].size(0), dtype=torch.float64))
+
+
+def as_real(x: Tensor) -> Tensor:
+    """View complex numbers as pairs of real ones in a last dimension, as torch's optimizers do; other tensors stay."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def gradient_norms(grads: Sequence[Tensor], norm_type: float = 2.0) -> Tensor:
+    """Compute the norm of all gradients of each model together: float64 [B], from gradients [B, ...] on one device.
+
+    The order of the sum depends only on the shapes. The sum is in double precision, so for gradients of at most 32 bits
+    a norm is finite if and only if all of them are.
+    """
+    if not grads:
+        raise InvalidArgument("gradient_norms: grads is empty, so the number of models is not known")
+    if norm_type == 2.0:  # that of the pairs; other norms of complex numbers are not
+        grads = [as_real(g) for g in grads]
+    kinds = {g.dtype for g in grads}
+    if len(kinds) > 1 or (kinds & set(_HALVES) and not grads[0].is_cuda):
+        wide = torch.float64 if torch.float64 in kinds else torch.float32
+        grads = [g.to(wide) for g in grads]
+    return _norms(grads, float(norm_type))
+
+
+def scale_gradients_(grads: Sequence[Tensor], factor: Tensor) -> None:
+    """Multiply grads[i][b] by factor[b] in place; `factor` is float64 [B].
+
+    Gradients of a model whose factor is 1 are not touched.
+    """
+    grads = [as_real(g) for g in grads]
+    optimizer_("scale", grads, grads, [], [], [factor], active=factor != 1)
+
+
+def clamp_gradients_(grads: Sequence[Tensor], limit: Tensor) -> None:
+    """Clamp grads[i][b] to [-limit[b], limit[b]] in place; `limit` is float64 [B]. NaN stays NaN."""
+    optimizer_("clamp", grads, grads, [], [], [limit])
+
+
+def by_kind(grads: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Group gradients by device and dtype, in a fixed order."""
+    kinds: dict[Any, list[Tensor]] = {}
+    for grad in grads:
+        kinds.setdefault((grad.device, grad.dtype), []).append(grad)
+    return list(kinds.values())
+
+
+def in_memory_order(grads: Sequence[Tensor]) -> list[Tensor]:
+    """View gradients `[B, ...]` with their dimensions in the order in which they lie in memory, to be written.
+
+    Raises:
+        InvalidArgument: for gradients that are not those of one number of models.
+    """
+    sizes = sorted({g.size(0) if g.dim() else 0 for g in grads})
+    if len(sizes) > 1:
+        raise InvalidArgument(f"gradients of one array have the same B in dimension 0, got {sizes}")
+    return [grad.permute(memory_order(grad)) for grad in grads]
+
+
+def total_norms(grads: Sequence[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
+    """Compute the norm of all of each model's gradients together, float64 `[B]`."""
+    if not norm_type > 0:
+        raise InvalidArgument(f"norm_type is {norm_type!r}; it must be a positive number, or infinity")
+    kinds = by_kind(grads)
+    norms = torch.stack([gradient_norms(mine, norm_type).to(grads[0].device) for mine in kinds])
+    total = norms[0] if len(kinds) == 1 else torch.linalg.vector_norm(norms, norm_type, dim=0)
+    if error_if_nonfinite:
+        wrong = [index for index, norm in enumerate(total.isfinite().tolist()) if not norm]
+        if wrong:
+            raise InvalidArgument(
+                f"the gradients of models {wrong} have a norm that is not finite; freeze them, or clip with "
+                "error_if_nonfinite=False"
+            )
+    return total
+
+
+def clip_factors(limit: Tensor, norms: Tensor, grads: Sequence[Tensor]) -> Tensor:
+    """Compute the factors that scale each model's gradients to the norm `limit`, float64 `[B]`; 1 if the norm is no
+    larger.
+
+    For float32 gradients they are rounded to float32: zeros among the gradients, as of an adapter padded to a larger
+    rank, change the order of a norm's sum and its last bits, which must not reach the parameters.
+    """
+    factors = (limit / (norms + 1e-6)).clamp(max=1.0)
+    return factors if any(g.dtype == torch.float64 for g in grads) else factors.float().double()
+
+
+def clip_by_norms_(grads: Sequence[Tensor], limit: Any, norms: Tensor) -> None:
+    """Scale each model's gradients to the norm `limit`, a number or `[B]`, if its own of `norms` `[B]` is larger."""
+    if isinstance(limit, (int, float)):
+        most = norms.new_full((), limit, dtype=torch.float64)
+    else:
+        most = torch.as_tensor(limit, dtype=torch.float64, device=norms.device)
+    factor = clip_factors(most, norms.double(), grads).expand(grads[0].size(0)).contiguous()
+    for mine in by_kind(in_memory_order(grads)):
+        scale_gradients_(mine, factor.to(mine[0].device))

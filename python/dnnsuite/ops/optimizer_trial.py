@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .._torch import TorchDispatchMode
 from . import array_layers
@@ -72,7 +73,7 @@ class _NothingRandom(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags and isinstance(found, torch.Tensor):
+        if torch.Tag.nondeterministic_seeded in func.tags and isinstance(found, Tensor):
             found.fill_(0.75)
         return found
 
@@ -88,21 +89,21 @@ def _alike(optimizer: torch.optim.Optimizer, most: tuple[int, ...]) -> bool:
     )
 
 
-def _near(a: torch.Tensor, b: torch.Tensor, start: torch.Tensor) -> bool:
+def _near(a: Tensor, b: Tensor, start: Tensor) -> bool:
     moved, off = ((b - one).abs().nan_to_num(0.0, 0.0).max() for one in (start, a))
     return torch.equal(a.isnan(), b.isnan()) and bool(off <= _TOLERANCE * moved + 1e-12)
 
 
-def _tried(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+def _tried(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """List some of each group's parameters, of every number of dimensions."""
-    chosen: list[torch.Tensor] = []
+    chosen: list[Tensor] = []
     for group in optimizer.param_groups:
         for dim in {p.dim() for p in group["params"]}:
             chosen += [p for p in group["params"] if p.dim() == dim][:_OF_A_KIND]
     return chosen
 
 
-def _small_parameters(given: Sequence[torch.Tensor], most: tuple[int, ...]) -> dict[int, torch.Tensor]:
+def _small_parameters(given: Sequence[Tensor], most: tuple[int, ...]) -> dict[int, Tensor]:
     """Make a small parameter `[2, ...]` for each, by id."""
     numbers = torch.Generator().manual_seed(0)
     return {
@@ -111,11 +112,8 @@ def _small_parameters(given: Sequence[torch.Tensor], most: tuple[int, ...]) -> d
 
 
 def _stepped(
-    optimizer: torch.optim.Optimizer,
-    small: dict[int, torch.Tensor],
-    part: Callable[[torch.Tensor], torch.Tensor],
-    of_array: bool,
-) -> list[torch.Tensor]:
+    optimizer: torch.optim.Optimizer, small: dict[int, Tensor], part: Callable[[Tensor], Tensor], of_array: bool
+) -> list[Tensor]:
     """Take steps with a copy of `optimizer` that has the parts of the `small` parameters; return these afterwards."""
     made = {key: torch.nn.Parameter(part(value).clone()) for key, value in small.items()}
     layer = torch.nn.Module()
@@ -128,13 +126,13 @@ def _stepped(
     np.random.seed(0)
     ways = {key: torch.randn(small[key].shape, generator=numbers, dtype=torch.float64) for key in made}
     for count, size in enumerate(_SIZES):  # mostly one way, by which some find how far to go
-        grads: dict[int, torch.Tensor] = {}
+        grads: dict[int, Tensor] = {}
         for key in made:
             noise = torch.randn(small[key].shape, generator=numbers, dtype=torch.float64)
             grad = size * (ways[key] + 0.3 * noise)
             grads[key] = part(grad if count else _orthogonal(grad, small[key]))
 
-        def closure(grads: dict[int, torch.Tensor] = grads) -> torch.Tensor:
+        def closure(grads: dict[int, Tensor] = grads) -> Tensor:
             """Give the parameters the gradients of a parabola about them."""
             for key, parameter in made.items():
                 parameter.grad = grads[key] + parameter.detach() - part(small[key])
@@ -147,7 +145,7 @@ def _stepped(
     return [parameter.detach() for parameter in made.values()]
 
 
-def _orthogonal(grad: torch.Tensor, to: torch.Tensor) -> torch.Tensor:
+def _orthogonal(grad: Tensor, to: Tensor) -> Tensor:
     """Make each model's gradient orthogonal to its parameter, as a norm behind a layer does: some projections act then
     alone."""
     grads, other = grad.view(_MODELS, -1), to.view(_MODELS, -1)
@@ -160,7 +158,7 @@ def _takes_closure(optimizer: Any) -> bool:
     return first is not None and (first.name == "closure" or first.default is inspect.Parameter.empty)
 
 
-def _copied(optimizer: Any, made: dict[int, torch.nn.Parameter], part: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _copied(optimizer: Any, made: dict[int, torch.nn.Parameter], part: Callable[[Tensor], Tensor]) -> Any:
     memo: dict[int, Any] = dict(made)
     probe = object.__new__(type(optimizer))
     own = {name: value for name, value in vars(optimizer).items() if name not in ("param_groups", "state")}
@@ -178,9 +176,9 @@ def _copied(optimizer: Any, made: dict[int, torch.nn.Parameter], part: Callable[
     return probe
 
 
-def _small_state(value: Any, parameter: torch.Tensor, small: torch.Tensor, part: Callable[..., Any]) -> Any:
+def _small_state(value: Any, parameter: Tensor, small: Tensor, part: Callable[..., Any]) -> Any:
     """Cut a state of a parameter's shape to the size of its small one."""
-    if not isinstance(value, torch.Tensor) or value.shape != parameter.shape:
+    if not isinstance(value, Tensor) or value.shape != parameter.shape:
         return copy.deepcopy(value)
     rows = value[:_MODELS].double()
     rows = rows if rows.size(0) == _MODELS else rows.expand(_MODELS, *rows.shape[1:])

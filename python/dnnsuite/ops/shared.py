@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+Maybe = Tensor | None
+
 
 def is_shared(x: Tensor) -> bool:
     """Return True if all models have the same memory in `x` `[B, ...]`; False for a single model."""

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import _under_way as under_way
 from .. import ops
 from .._shown import shown
 from ..errors import InvalidArgument
-from ..ops.clipping import clip_factors
 from ..ops.decay_groups import warn_of_dimensions
+from ..ops.optimizer import clip_factors
+from ..ops.shared import Maybe
 from . import _convert
 from ._group import Group, HyperParameter, ParameterGroup, plain
-from ._kept_answers import KeptAnswers
-from ._plain_owner import plain_owner
-from ._plan import Hyper, refuse_other_width, refuse_sparse
-from ._updates import PlannedUpdates
-from ._values import check_indices
+from ._plan import Groups, Hypers, refuse_other_width, refuse_sparse
+from ._state import KeptAnswers, OptimizerState
+from ._values import check_indices, plain_owner
 
 # How torch computes, not what: accepted, and of no effect here.
 _TORCH_ONLY = ("foreach", "fused", "capturable")
@@ -39,7 +39,7 @@ _OPTIONS = [
 _POLICIES = ("ignore", "skip", "freeze")
 
 
-class ArrayOptimizer(PlannedUpdates):
+class ArrayOptimizer(OptimizerState):
     """Base of the optimizers over parameters `[B, ...]`, one slot per model.
 
     One operator updates all parameters of all models in one pass. Arguments have the names and meanings of torch's
@@ -221,12 +221,7 @@ class ArrayOptimizer(PlannedUpdates):
 
     @torch.no_grad()
     def step_groups(
-        self,
-        groups: Sequence[Group],
-        state: Any,
-        hypers: Sequence[Hyper] | None = None,
-        factor: torch.Tensor | None = None,
-        found: torch.Tensor | None = None,
+        self, groups: Groups, state: Any, hypers: Hypers | None = None, factor: Maybe = None, found: Maybe = None
     ) -> None:
         """Update `groups` once: this optimizer's groups, or the part of them that belongs to some of the models.
 
@@ -247,21 +242,14 @@ class ArrayOptimizer(PlannedUpdates):
             factor, active = self._look_at_gradients(groups, factor, active, limit)
         self.update_groups(groups, state, hypers or groups, factor, active)
 
-    def update_groups(
-        self,
-        groups: Sequence[Group],
-        state: Any,
-        hypers: Sequence[Hyper],
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
-    ) -> None:
+    def update_groups(self, groups: Groups, state: Any, hypers: Hypers, factor: Maybe, active: Tensor) -> None:
         """Update `groups` for the models that are `active`."""
         for group, hyper in zip(groups, hypers, strict=True):
             self.update(group, group["params"], state, hyper, factor, active)
 
     def _look_at_gradients(
-        self, groups: Sequence[Group], factor: torch.Tensor | None, active: torch.Tensor, limit: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, torch.Tensor]:
+        self, groups: Sequence[Group], factor: Tensor | None, active: Tensor, limit: Tensor | None
+    ) -> tuple[Tensor | None, Tensor]:
         """Compute the norms of all gradients; from them, clipping factors and the models that do not step."""
         grads = [p.grad for group in groups for p in group["params"] if p.grad is not None]
         if not grads:
@@ -324,7 +312,7 @@ class ArrayOptimizer(PlannedUpdates):
         self.param_groups[0]["active"][chosen] = value
 
     @property
-    def active(self) -> torch.Tensor:
+    def active(self) -> Tensor:
         """Models that step, bool `[B]`."""
         under_way.finish(self)
         return self.param_groups[0]["active"]
@@ -335,13 +323,13 @@ class ArrayOptimizer(PlannedUpdates):
         return [index for index, active in enumerate(self.active.tolist()) if not active]
 
     @property
-    def skipped(self) -> torch.Tensor:
+    def skipped(self) -> Tensor:
         """Number of steps that each model left out because of gradients that were not finite, int64 `[B]`."""
         under_way.finish(self)
         return self.param_groups[0]["skipped"]
 
     @property
-    def grad_norms(self) -> torch.Tensor | None:
+    def grad_norms(self) -> Tensor | None:
         """The norms `[B]` of the last step before clipping; None unless `max_grad_norm` or `on_nan` needs them."""
         under_way.finish(self)
         return self.param_groups[0].get("grad_norms")
@@ -360,8 +348,7 @@ class ArrayOptimizer(PlannedUpdates):
         found = super().state_dict()
         found["state"] = {key: dict(row) for key, row in found["state"].items()}
         found["param_groups"] = [
-            {n: plain(v) if isinstance(v, torch.Tensor) else v for n, v in group.items()}
-            for group in found["param_groups"]
+            {n: plain(v) if isinstance(v, Tensor) else v for n, v in group.items()} for group in found["param_groups"]
         ]
         return found
 
@@ -389,4 +376,4 @@ def _text(name: str, value: Any) -> str:
     """Text of an entry of a group; empty for parameters and for notes that say nothing yet."""
     if name == "params" or (name == "active" and value.all()) or (name == "skipped" and not value.any()):
         return ""
-    return shown(value.tolist()) if isinstance(value, torch.Tensor) and value.dim() == 1 else str(value)
+    return shown(value.tolist()) if isinstance(value, Tensor) and value.dim() == 1 else str(value)

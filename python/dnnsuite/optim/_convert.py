@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import torch
 
 from ..errors import InvalidArgument
+from ..ops.array_layers import changed_slots
 from ..ops.decay_groups import ChosenGroup
-from ..ops.rows import changed_slots
 from ._group import SWITCHES, Group, plain
-from ._kept_answers import KeptAnswers
-from ._state import OptimizerState
+from ._state import KeptAnswers, OptimizerState
 from ._state_table import SCALARS, STATES
 from ._values import check_range, fill_fresh, fresh_values, pick
 
@@ -176,78 +175,42 @@ def follow_parameters(optimizer: OptimizerState) -> None:
 def select(optimizer: OptimizerState, indices: list[int | None], fresh: Group) -> None:
     """Fill slot k of every vector and state from model indices[k]. Everything is made before anything is changed; where
     the number of models stays, only the rows of those that change are written, in place."""
-    B, count = len(indices), indices.count(None)
+    B = len(indices)
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             _check_shape(parameter, optimizer.state.get(parameter), B)
-    values = _fresh_hypers(optimizer, fresh, count)
-    slots = changed_slots(indices, optimizer.B)
-    if slots is not None:
-        _write(optimizer, indices, slots, values)
-        return
-    made: dict[int, torch.Tensor] = {}
-    groups: list[Group] = []
-    for group in optimizer.own_groups():
-        new: Group = {}
-        for name, vector in group.items():
-            if _is_per_model(vector, optimizer.B):
-                if id(vector) not in made:
-                    made[id(vector)] = fill_fresh(
-                        pick(vector, indices), indices, _start_of(name, vector, values, count)
-                    )
-                new[name] = made[id(vector)]
-        groups.append(new)
-    states = {}
-    for parameter, state in optimizer.state.items():
-        states[parameter] = {
-            name: pick(value, indices) if _is_per_model(value, optimizer.B) else value for name, value in state.items()
-        }
+    values = _fresh_hypers(optimizer, fresh, indices.count(None))
+    changed = changed_slots(indices, optimizer.B)
+    slots = list(range(B)) if changed is None else changed
+    chosen, states = [indices[slot] for slot in slots], dict(optimizer.state.items())
+    new = [slot for slot, index in zip(slots, chosen, strict=True) if index is None]
+    rows: dict[int, torch.Tensor] = {}  # what the groups share is one tensor
+    for name, value in [entry for row in (*optimizer.own_groups(), *states.values()) for entry in row.items()]:
+        if slots and _is_per_model(value, optimizer.B) and id(value) not in rows:
+            rows[id(value)] = fill_fresh(pick(value, chosen), chosen, _start_of(name, values, len(new)))
+
+    def filled(value: Any) -> Any:
+        if id(value) not in rows or changed is None:
+            return rows.get(id(value), value)
+        for slot, row in zip(slots, rows[id(value)], strict=True):
+            plain(value)[slot] = row
+        return value
+
     optimizer.B = B
-    for group, new in zip(optimizer.own_groups(), groups, strict=True):
-        for name, vector in new.items():
-            group.put(name, vector)
-        for parameter in group["params"]:
-            if parameter in states and count:
-                for name in states[parameter]:
-                    if name in STATES:
-                        value = torch.zeros_like(states[parameter][name])
-                        start = optimizer.start_state(name, value, group)
-                        slots = [slot for slot, index in enumerate(indices) if index is None]
-                        states[parameter][name][slots] = start[slots]
-    for parameter, new in states.items():
-        optimizer.state[parameter] = new
-    optimizer._plans = {}
-
-
-def _write(
-    optimizer: OptimizerState, indices: Sequence[int | None], slots: Sequence[int], values: dict[str, list[float]]
-) -> None:
-    """Write `slots` of every vector and state, in place."""
-    new = [slot for slot in slots if indices[slot] is None]
-    from_others = [slot for slot in slots if indices[slot] is not None]
-    others = [indices[slot] for slot in from_others]
-    written: set[int] = set()
     for group in optimizer.own_groups():
-        for name, vector in group.items():
-            if _is_per_model(vector, optimizer.B) and id(vector) not in written:
-                written.add(id(vector))
-                _write_rows(plain(vector), from_others, others)
-                for slot, value in zip(new, _start_of(name, vector, values, len(new)), strict=True):
-                    vector[slot] = value
+        made = {name: filled(value) for name, value in group.items()}
+        for name, value in made.items():
+            if value is not dict.get(group, name):
+                group.put(name, value)
+    for parameter, state in states.items():
+        row = {name: filled(value) for name, value in state.items()}
+        if changed is None:
+            optimizer.state[parameter], optimizer._plans = row, {}
+    for group in optimizer.own_groups() if new else ():
         for parameter in group["params"]:
-            for name, value in [*optimizer.state.get(parameter, {}).items()]:
-                if _is_per_model(value, optimizer.B):
-                    _write_rows(value, from_others, others)
-                    start = torch.zeros_like(value) if new else value
-                    start = optimizer.start_state(name, start, group) if new and name in STATES else start
-                    for slot in new:
-                        value[slot] = start[slot]
-
-
-def _write_rows(tensor: torch.Tensor, slots: Sequence[int], others: Sequence[int | None]) -> None:
-    """Copy rows `others` of a tensor to its rows `slots`."""
-    for slot, other in zip(slots, others, strict=True):
-        tensor[slot] = tensor[other]
+            for name, value in optimizer.state.get(parameter, {}).items():
+                if name in STATES:
+                    value[new] = optimizer.start_state(name, torch.zeros_like(value), group)[new]
 
 
 def _is_per_model(value: Any, B: int) -> bool:
@@ -298,7 +261,7 @@ def _value_of_all(optimizer: OptimizerState, name: str) -> float:
     return values.pop()
 
 
-def _start_of(name: str, vector: torch.Tensor, values: dict[str, list[float]], count: int) -> list[float]:
+def _start_of(name: str, values: dict[str, list[float]], count: int) -> list[float]:
     if name in values:
         return values[name]
     if name == "initial_lr":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import reprlib
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -80,31 +80,6 @@ def plain(vector: torch.Tensor) -> torch.Tensor:
     return vector.as_subclass(torch.Tensor) if type(vector) is HyperParameter else vector
 
 
-class GroupOwner(Protocol):
-    """The optimizer that a group belongs to."""
-
-    @property
-    def B(self) -> int:
-        """The number of models."""
-
-    @property
-    def per_model(self) -> Sequence[str]:
-        """Names of the hyper-parameters with one value per model."""
-
-    @property
-    def pairs(self) -> Mapping[str, tuple[str, str]]:
-        """Arguments that are two hyper-parameters in one, as torch writes them."""
-
-    def place_of(self, group: Any) -> int:
-        """Find the group's place in `param_groups`."""
-
-    def note_change(self) -> None:
-        """Note a change that the values of hyper-parameters do not show."""
-
-    def limit(self, max_grad_norm: Any) -> None:
-        """Clip by these values `[B]` in all groups, or no more if None."""
-
-
 class ParameterGroup(dict[str, Any]):
     """Group of parameters with their hyper-parameters, as torch's dict is.
 
@@ -115,7 +90,7 @@ class ParameterGroup(dict[str, Any]):
         InvalidArgument: naming the group, the hyper-parameter and the value.
     """
 
-    def __init__(self, values: Mapping[str, Any], owner: GroupOwner) -> None:
+    def __init__(self, values: Mapping[str, Any], owner: Any) -> None:
         super().__init__(values)
         self._owner = weakref.ref(owner)
         self._vectors = frozenset((*owner.per_model, "initial_lr", "max_grad_norm"))
@@ -158,7 +133,7 @@ class ParameterGroup(dict[str, Any]):
         if told:
             owner.note_change()
 
-    def _made(self, owner: GroupOwner, name: str, value: Any) -> Iterable[tuple[str, Any]]:
+    def _made(self, owner: Any, name: str, value: Any) -> Iterable[tuple[str, Any]]:
         """Pair each name to set with its value."""
         if name in owner.pairs and name not in self.keys():
             try:

@@ -9,15 +9,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .. import ops
 from .._torch import dispatch_modes, hidden_from_modes
 from ..errors import InvalidArgument
 from ..ops.memory_order import memory_order, way_back
 from ..ops.optimizer import UpdateRule
+from ..ops.shared import Maybe
 from ._group import FLAGS, Group
 
-Hyper = Mapping[str, torch.Tensor]
+Hyper = Mapping[str, Tensor]
+Hypers = Sequence[Hyper]
+Groups = Sequence[Group]
+Tensors = Sequence[Tensor]
+Flags = tuple[bool, bool, bool]
 
 _GET = dict.get
 
@@ -25,7 +31,7 @@ _GET = dict.get
 class StepPlan:
     """Parameters, states and scalars of `params`, ready for the operator, as long as none of them is replaced."""
 
-    def __init__(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> None:
+    def __init__(self, rule: str, params: Sequence[Tensor], state: Any) -> None:
         self.rule, self.params, self.state = rule, list(params), state
         rows = [state[p] for p in self.params]
         with hidden_from_modes():  # a recorder would take what is done once for a part of every step
@@ -41,7 +47,7 @@ class StepPlan:
                 for places in _alike(self.params)
             ]
 
-    def fits(self, rule: str, params: Sequence[torch.Tensor], state: Any) -> bool:
+    def fits(self, rule: str, params: Sequence[Tensor], state: Any) -> bool:
         """Return True if rule, tensors and addresses are those the plan was built with."""
         return (
             rule == self.rule
@@ -74,18 +80,11 @@ class StepPlan:
         for batch in self.batches:
             batch.prepare(self.rule)
 
-    def tensors(self) -> list[torch.Tensor]:
+    def tensors(self) -> list[Tensor]:
         """List the tensors that it has made."""
         return [t for batch in self.batches for t in (batch.plan, batch.tickets) if t is not None]
 
-    def run(
-        self,
-        grads: Sequence[torch.Tensor],
-        hyper: Hyper,
-        group: Group,
-        factor: torch.Tensor | None,
-        active: torch.Tensor | None,
-    ) -> None:
+    def run(self, grads: Tensors, hyper: Hyper, group: Group, factor: Maybe, active: Maybe) -> None:
         """Take one step with these gradients."""
         maximize, decoupled, nesterov = (bool(group.get(name, False)) for name in FLAGS)
         vectors = [hyper[name] for name in self.takes.hyper]
@@ -114,17 +113,17 @@ class _Batch:
         self.written = [*self.params, *self.states, *self.scalars]
         first = params[0]
         self.halves = first.dtype in (torch.bfloat16, torch.float16) and not first.is_cuda
-        self.plan: torch.Tensor | None = None
-        self.tickets: torch.Tensor | None = None
+        self.plan: Tensor | None = None
+        self.tickets: Tensor | None = None
         if first.is_cuda:
             count = len(params) * first.size(0)
             self.tickets = torch.zeros(count, dtype=torch.int32, device=first.device)
 
-    def _real(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _real(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Each tensor, complex ones as pairs of real numbers."""
         return [ops.as_real(t.detach()) for t in tensors] if self.complex else list(tensors)
 
-    def _arranged(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _arranged(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Each tensor with its dimensions in the order in which the parameter lies in memory."""
         return [
             t if order is None else t.detach().permute(order) for t, order in zip(tensors, self.orders, strict=True)
@@ -137,7 +136,7 @@ class _Batch:
             return False
         return not any(_memory_order(p) is not None or _has_gaps(p) for p in self.params)
 
-    def prepare(self, rule: str) -> torch.Tensor | None:
+    def prepare(self, rule: str) -> Tensor | None:
         """Make the operator's plan; 16-bit tensors need none. It is hidden from a recorder, because it is made once and
         not in every step."""
         if self.plan is None and not self.halves:
@@ -154,15 +153,7 @@ class _Batch:
                 self.plan = before.copy_(made)
             vars(before)["holds"] = vars(made)["holds"]
 
-    def run(
-        self,
-        rule: str,
-        grads: Sequence[torch.Tensor],
-        vectors: list[torch.Tensor],
-        factor: torch.Tensor | None,
-        active: torch.Tensor | None,
-        flags: tuple[bool, bool, bool],
-    ) -> None:
+    def run(self, rule: str, grads: Tensors, vectors: list[Tensor], factor: Maybe, active: Maybe, flags: Flags) -> None:
         for parameter, copy in self.gaps:
             copy.copy_(parameter.detach())
         if self.complex:
@@ -193,7 +184,7 @@ def _explained(error: RuntimeError) -> Exception:
     return InvalidArgument(f"the optimizer cannot step: {str(error)[place.end() :].splitlines()[0]}")
 
 
-def _refuse_other_dtype(params: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> None:
+def _refuse_other_dtype(params: Sequence[Tensor], states: Sequence[Tensor]) -> None:
     for place, state in enumerate(states):
         dtype = params[place % len(params)].dtype
         if state.dtype != dtype:
@@ -203,7 +194,7 @@ def _refuse_other_dtype(params: Sequence[torch.Tensor], states: Sequence[torch.T
             )
 
 
-def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor]) -> None:
+def refuse_sparse(grads: Sequence[Tensor], params: Sequence[Tensor]) -> None:
     """Refuse sparse gradients; the message names the first."""
     for grad, parameter in zip(grads, params, strict=True):
         if grad.layout != torch.strided:
@@ -213,7 +204,7 @@ def refuse_sparse(grads: Sequence[torch.Tensor], params: Sequence[torch.Tensor])
             )
 
 
-def refuse_other_width(params: Sequence[torch.Tensor], active: torch.Tensor) -> None:
+def refuse_other_width(params: Sequence[Tensor], active: Tensor) -> None:
     """Refuse parameters of another number of models than the hyper-parameters."""
     for parameter in params:
         if parameter.size(0) != active.numel():
@@ -224,7 +215,7 @@ def refuse_other_width(params: Sequence[torch.Tensor], active: torch.Tensor) -> 
             )
 
 
-def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
+def _alike(params: Sequence[Tensor]) -> list[list[int]]:
     """Places of the parameters, by device and dtype."""
     places: dict[Any, list[int]] = {}
     for index, p in enumerate(params):
@@ -232,7 +223,7 @@ def _alike(params: Sequence[torch.Tensor]) -> list[list[int]]:
     return list(places.values())
 
 
-def _has_gaps(t: torch.Tensor) -> bool:
+def _has_gaps(t: Tensor) -> bool:
     """Return True if no order of dimensions makes each model's part contiguous. Elements that share memory are none of
     this function's: the operator refuses them."""
     step, gaps = 1, False
@@ -244,7 +235,7 @@ def _has_gaps(t: torch.Tensor) -> bool:
     return gaps
 
 
-def _put_in_order(params: Sequence[torch.Tensor], rows: Sequence[Any], names: Sequence[str]) -> None:
+def _put_in_order(params: Sequence[Tensor], rows: Sequence[Any], names: Sequence[str]) -> None:
     """Lay states out as their parameters lie, which `.data = ...` may have put in another order."""
     for parameter, row in zip(params, rows, strict=True):
         order = memory_order(parameter)
@@ -253,7 +244,7 @@ def _put_in_order(params: Sequence[torch.Tensor], rows: Sequence[Any], names: Se
                 row[name] = row[name].permute(order).contiguous().permute(way_back(order))
 
 
-def _memory_order(t: torch.Tensor) -> list[int] | None:
+def _memory_order(t: Tensor) -> list[int] | None:
     """Find the permutation of `t` that makes each model's part contiguous; None if it is, or if none would."""
     order = memory_order(t)
     return None if order == list(range(t.dim())) or t[:1].is_contiguous() else order

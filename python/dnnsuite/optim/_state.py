@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Hyper-parameters and state that a kind of optimizer keeps for each model."""
+"""Hyper-parameters and state that a kind of optimizer keeps for each model, and updates of its groups, each by a plan
+that is made once and kept."""
 
 from __future__ import annotations
 
@@ -7,17 +8,39 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from .. import ops
 from .._torch import UncompiledOptimizer
+from ..ops.array_layers import partly_used, users_of
+from ..ops.shared import Maybe
 from ._group import Group, HyperParameter, ParameterGroup
-from ._kept_answers import KeptAnswers
-from ._plan import Hyper, StepPlan
+from ._plan import Hyper, StepPlan, Tensors, refuse_other_width, refuse_sparse
 from ._state_table import StateTable
+
+MOST = 64  # tensors that answers are kept of
+_MOST_PLANS = 1024
+
+
+class KeptAnswers:
+    """Cache of `bool(tensor.any())`, valid until a write into the tensor."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[torch.Tensor, int, bool]] = {}
+
+    def any(self, tensor: torch.Tensor) -> bool:
+        """Return `bool(tensor.any())`."""
+        seen = self._known.get(id(tensor))
+        if seen is None or seen[0] is not tensor or seen[1] != tensor._version:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            seen = self._known[id(tensor)] = tensor, tensor._version, bool(tensor.any())
+        return seen[2]
 
 
 class OptimizerState(UncompiledOptimizer):
-    """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, and the state of each parameter."""
+    """Base of `ArrayOptimizer`: names of hyper-parameters, the update rule, groups, the state of each parameter, and
+    the update of a group's parameters with the plans that it goes by."""
 
     torch_class: ClassVar[Callable[..., torch.optim.Optimizer] | None] = None
     arguments: ClassVar[dict[str, Any]] = {}
@@ -148,3 +171,83 @@ class OptimizerState(UncompiledOptimizer):
     def start_state(self, name: str, value: torch.Tensor, hyper: Hyper) -> torch.Tensor:
         """Return the initial value of a state, given zeros."""
         return value
+
+    def update(
+        self, group: Group, params: Tensors, state: Any, hyper: Hyper, factor: Maybe = None, active: Maybe = None
+    ) -> None:
+        """Update those of `params` that have a gradient; `hyper` holds the `[B]` vectors to use, `group` the flags."""
+        rule = group.get("rule") or self.rule(group, hyper)
+        active = group["active"] if active is None else active
+        apart = partly_used(params)
+        if apart:
+            params = [p for p in params if not any(p is one for one in apart)]
+        for parameter in apart:
+            if parameter.grad is not None:
+                of_users = active & users_of(parameter.grad)
+                self._update((id(group), id(parameter)), rule, group, [parameter], state, hyper, factor, of_users)
+        self._update(id(group), rule, group, params, state, hyper, factor, active)
+
+    def _update(
+        self,
+        key: Any,
+        rule: str,
+        group: Group,
+        params: Tensors,
+        state: Any,
+        hyper: Hyper,
+        factor: Maybe,
+        active: Tensor,
+    ) -> None:
+        """Update those of `params` that have a gradient, by the plan that is kept under `key`."""
+        grads = [g for g in [p.grad for p in params] if g is not None]
+        if len(grads) < len(params):
+            params = [p for p in params if p.grad is not None]
+        if not grads:
+            return
+        plan = self._plans.get(key)
+        if plan is None or not plan.fits(rule, params, state):
+            refuse_sparse(grads, params)
+            refuse_other_width(params, group["active"])
+            self.fill_state(rule, group, params, state, hyper)
+            if len(self._plans) > _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = StepPlan(rule, params, state)
+        plan.run(grads, hyper, group, factor, active)
+
+    def planner(self, group: Group) -> Any:
+        """Return the optimizer whose plans the updates of `group` go by."""
+        return self
+
+    def planned(self, group: Group) -> tuple[str, list[int], list[int]] | None:
+        """Describe the plans of `group`'s last step: the rule, the places of the parameters that are updated at once,
+        and of those that only some models use, updated one by one."""
+        places = {id(p): place for place, p in enumerate(group["params"])}
+        alone = {key: self._plans[id(group), key] for key in places if (id(group), key) in self._plans}
+        plan = self._plans.get(id(group))
+        if plan is None and not alone:
+            return None
+        together = [] if plan is None else [places[id(p)] for p in plan.params if id(p) in places]
+        rule = next(one for one in (plan, *alone.values()) if one is not None).rule
+        return rule, together, [places[key] for key in alone]
+
+    def prepare(self, group: Group, state: Any, rule: str, places: Sequence[int], apart: Sequence[int] = ()) -> None:
+        """Make the plans of `group`'s next step, as `planned` describes them."""
+        together = [group["params"][place] for place in places]
+        alone = [group["params"][place] for place in apart]
+        for key, params in [(id(group), together), *(((id(group), id(p)), [p]) for p in alone)]:
+            plan = self._plans.get(key)
+            if plan is None or not plan.fits(rule, params, state):
+                plan = self._plans[key] = StepPlan(rule, params, state)
+            plan.prepare()
+
+    def plan_tensors(self, group: Group) -> list[torch.Tensor]:
+        """List the tensors that the plans of `group` consist of."""
+        return [tensor for plan in self._plans_of(group) for tensor in plan.tensors()]
+
+    def follow_memory(self, group: Group) -> bool:
+        """Let the plans of `group` point to the memory that parameters have now; return False if one cannot."""
+        return all(plan.follow_memory() for plan in self._plans_of(group))
+
+    def _plans_of(self, group: Group) -> list[StepPlan]:
+        keys = [id(group), *((id(group), id(p)) for p in group["params"])]
+        return [self._plans[key] for key in keys if key in self._plans]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -15,16 +15,8 @@ from .. import ops
 from ..errors import InvalidArgument
 from ._values import as_vector
 
-__all__ = ["SCALARS", "STATES", "ParameterState", "StateTable"]
-
 SCALARS = frozenset(name for rule in ops.RULES.values() for name in rule.scalars)
 STATES = frozenset(name for rule in ops.RULES.values() for name in rule.states)
-
-
-class Owner(Protocol):
-    """Holder of a dictionary that is notified of its changes."""
-
-    def note_change(self) -> None: ...
 
 
 class _Noted(dict[Any, Any]):
@@ -83,7 +75,7 @@ class ParameterState(_Noted):
     tensor of the parameter's shape. Other names take anything.
     """
 
-    def __init__(self, values: Mapping[str, Any], parameter: torch.Tensor, owner: Owner) -> None:
+    def __init__(self, values: Mapping[str, Any], parameter: torch.Tensor, owner: Any) -> None:
         super().__init__(values)
         self._parameter, self._owner = parameter, weakref.ref(owner)
         for name in SCALARS & self.keys():
@@ -122,7 +114,7 @@ class ParameterState(_Noted):
 class StateTable(_Noted, defaultdict[Any, Any]):
     """State of every parameter, as torch's `optimizer.state` is; `changes` counts rows that came or went."""
 
-    def __init__(self, rows: Mapping[Any, Mapping[str, Any]], owner: Owner) -> None:
+    def __init__(self, rows: Mapping[Any, Mapping[str, Any]], owner: Any) -> None:
         super().__init__()
         self.default_factory = dict
         self._owner = weakref.ref(owner)

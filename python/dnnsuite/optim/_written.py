@@ -9,23 +9,24 @@ where the model's `step` is 0, so a fresh model needs no care.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from ..errors import InvalidArgument
 from ..ops import array_layers
-from ..ops.partial_use import partly_used, users_of
-from ..ops.shared import beside
+from ..ops.array_layers import partly_used, users_of
+from ..ops.shared import Maybe, beside
 from ._base import ArrayOptimizer
 from ._group import Group
-from ._plan import Hyper, refuse_other_width, refuse_sparse
+from ._plan import Hyper, Tensors, refuse_other_width, refuse_sparse
 
 _HALVES = (torch.bfloat16, torch.float16)
 
 
-def norm(tensor: torch.Tensor) -> torch.Tensor:
+def norm(tensor: Tensor) -> Tensor:
     """Compute each model's norm `[B, 1, ...]`."""
     dims = tuple(range(1, tensor.dim()))
     return torch.linalg.vector_norm(tensor, dim=dims, keepdim=True) if dims else tensor.abs()
@@ -35,13 +36,7 @@ class Entry:
     """Parameter, gradient and state in a step, in the dtype to compute in: float32 for 16 bits."""
 
     def __init__(
-        self,
-        parameter: torch.Tensor,
-        row: Group,
-        hyper: Mapping[str, torch.Tensor],
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
-        maximize: bool,
+        self, parameter: Tensor, row: Group, hyper: Hyper, factor: Tensor | None, active: Tensor, maximize: bool
     ) -> None:
         assert parameter.grad is not None
         self.parameter, self.row, self._hyper = parameter, row, hyper
@@ -52,25 +47,23 @@ class Entry:
         grad = grad if factor is None else grad * self.spread(factor)
         self.grad = -grad if maximize else grad
 
-    def __getitem__(self, name: str) -> torch.Tensor:
+    def __getitem__(self, name: str) -> Tensor:
         """A state by name."""
         return self.row[name].to(self.dtype)
 
-    def spread(self, vector: torch.Tensor) -> torch.Tensor:
+    def spread(self, vector: Tensor) -> Tensor:
         """View `[B]` beside the parameter: `[B, 1, ...]`."""
         return beside(vector.to(self.dtype), self.value)
 
-    def hyper(self, *names: str) -> list[torch.Tensor]:
+    def hyper(self, *names: str) -> list[Tensor]:
         """Hyper-parameters `[B, 1, ...]`."""
         return [self.spread(self._hyper[name]) for name in names]
 
-    def started(self, name: str) -> torch.Tensor:
+    def started(self, name: str) -> Tensor:
         """A state that is the parameter before the first step."""
         return torch.where(self.spread(self.step) == 1, self.value, self[name])
 
-    def write(
-        self, value: torch.Tensor | None = None, where: torch.Tensor | None = None, **states: torch.Tensor
-    ) -> None:
+    def write(self, value: Tensor | None = None, where: Tensor | None = None, **states: Tensor) -> None:
         """Write parameter and states of the models that step, or of those in `where` `[B]`."""
         active = self.active if where is None else where
         named = [(self.parameter, value)] if value is not None else []
@@ -106,17 +99,11 @@ class WrittenOptimizer(ArrayOptimizer):
     def rule(self, group: Group, hyper: Hyper) -> str:
         return type(self).__name__
 
-    def names_of(self, rule: str, parameter: torch.Tensor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def names_of(self, rule: str, parameter: Tensor) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.states, ("step",)
 
     def entries(
-        self,
-        group: Group,
-        params: Sequence[torch.Tensor],
-        state: Any,
-        hyper: Hyper,
-        factor: torch.Tensor | None,
-        active: torch.Tensor,
+        self, group: Group, params: Sequence[Tensor], state: Any, hyper: Hyper, factor: Tensor | None, active: Tensor
     ) -> Iterator[Entry]:
         """Yield those of `params` that have a gradient; models that did not use one are not active in it."""
         used = [p for p in params if p.grad is not None]
@@ -129,19 +116,13 @@ class WrittenOptimizer(ArrayOptimizer):
             yield Entry(p, state[p], hyper, factor, own, bool(group.get("maximize", False)))
 
     def update(
-        self,
-        group: Group,
-        params: Sequence[torch.Tensor],
-        state: Any,
-        hyper: Hyper,
-        factor: torch.Tensor | None = None,
-        active: torch.Tensor | None = None,
+        self, group: Group, params: Tensors, state: Any, hyper: Hyper, factor: Maybe = None, active: Maybe = None
     ) -> None:
         active = group["active"] if active is None else active
         hyper = self.begin(group, hyper, active)
         self.formulas(list(self.entries(group, params, state, hyper, factor, active)), group)
 
-    def begin(self, group: Group, hyper: Hyper, active: torch.Tensor) -> Hyper:
+    def begin(self, group: Group, hyper: Hyper, active: Tensor) -> Hyper:
         """Count a group's step; return the vectors that its formulas use."""
         return hyper
 
@@ -151,6 +132,6 @@ class WrittenOptimizer(ArrayOptimizer):
             entry.write(**self.formula(entry, group))
             entry.count()
 
-    def formula(self, entry: Entry, group: Group) -> dict[str, torch.Tensor]:
+    def formula(self, entry: Entry, group: Group) -> dict[str, Tensor]:
         """Compute a parameter's new value, as "value", and its states."""
         raise TypeError(f"{type(self).__name__} has no formula")

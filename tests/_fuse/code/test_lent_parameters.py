@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite._fuse.code import lent_parameters
 from dnnsuite._fuse.code.lent_parameters import lent
-from dnnsuite.ops.partial_use import partly_used, users_of
+from dnnsuite.ops.array_layers import partly_used, users_of
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from dnnsuite.nn.functional.pixel_views import contiguous_pixels, joined_pixels
+from dnnsuite.nn.functional.vision import contiguous_pixels, joined_pixels
 from helpers import check_matches_models, make_models
 
 

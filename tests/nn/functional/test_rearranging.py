@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from dnnsuite.nn import functional
-from dnnsuite.nn.functional import _rearranging
+from dnnsuite.nn.functional import vision
 
 
 def last(*shape):
@@ -14,12 +14,12 @@ def last(*shape):
 
 
 CASES = {
-    "pixels": ("pixel_shuffle", _rearranging.shuffled_pixels, 2, (24, 3, 5)),
-    "pixels to one channel": ("pixel_shuffle", _rearranging.shuffled_pixels, 3, (9, 4, 3)),
-    "pixels apart": ("pixel_unshuffle", _rearranging.unshuffled_pixels, 2, (5, 6, 8)),
-    "channels": ("channel_shuffle", _rearranging.shuffled_channels, 4, (16, 3, 5)),
-    "halves of channels": ("channel_shuffle", _rearranging.shuffled_channels, 2, (58, 3, 5)),
-    "single channels": ("channel_shuffle", _rearranging.shuffled_channels, 4, (4, 3, 5)),
+    "pixels": ("pixel_shuffle", vision.shuffled_pixels, 2, (24, 3, 5)),
+    "pixels to one channel": ("pixel_shuffle", vision.shuffled_pixels, 3, (9, 4, 3)),
+    "pixels apart": ("pixel_unshuffle", vision.unshuffled_pixels, 2, (5, 6, 8)),
+    "channels": ("channel_shuffle", vision.shuffled_channels, 4, (16, 3, 5)),
+    "halves of channels": ("channel_shuffle", vision.shuffled_channels, 2, (58, 3, 5)),
+    "single channels": ("channel_shuffle", vision.shuffled_channels, 4, (4, 3, 5)),
 }
 
 
@@ -47,7 +47,7 @@ def test_windows_side_by_side(kernel, sides):
     truth = torch.stack([F.unfold(one, kernel, stride=kernel) for one in x.unbind(0)])
     assert torch.equal(y, truth)
     assert y.is_contiguous()
-    assert torch.equal(y, _rearranging.windows_apart(x, kernel if isinstance(kernel, tuple) else (kernel, kernel)))
+    assert torch.equal(y, vision.windows_apart(x, kernel if isinstance(kernel, tuple) else (kernel, kernel)))
     grad = torch.randn_like(truth)
     assert torch.equal(*(torch.autograd.grad(t, x, grad)[0] for t in (y, truth)))
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from dnnsuite.nn import functional
-from dnnsuite.nn.functional._resampling import averaged, interpolated, repeated, takes_channels_last
+from dnnsuite.nn.functional.vision import averaged, interpolated, repeated, takes_channels_last
 
 B, N = 3, 2
 

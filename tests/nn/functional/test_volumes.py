@@ -4,7 +4,7 @@ import torch
 
 from dnnsuite import stack
 from dnnsuite.nn import functional
-from dnnsuite.nn.functional._volumes import volume_convolution
+from dnnsuite.nn.functional._convolution_rules import volume_convolution
 
 B, N = 3, 2
 

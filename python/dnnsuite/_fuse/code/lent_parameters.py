@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from ..._torch import TorchDispatchMode, hidden_from_function_modes, transforming, tree_map
 from ...errors import InvalidArgument
 from ...nn.sharing import is_shared
+from ...ops.array_layers import join_gradients, note_partly_used
 from ...ops.library import applied
-from ...ops.partial_use import join_gradients, note_partly_used
 
 TOGETHER_BYTES = 1 << 24  # of parameters whose gradients are held until all models have theirs
 

@@ -13,7 +13,7 @@ from ..._torch import weight_norm
 from ...nn import functional as ours
 from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, wrap_all
-from ...nn.waiting_gate import mark_halves
+from ...nn.waiting import mark_halves
 from ...ops.memory_order import by_memory_order
 from ..code.epilogue_fusion import maximum
 from .elementwise import elementwise

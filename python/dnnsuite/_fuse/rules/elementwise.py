@@ -11,9 +11,7 @@ import torch
 from ... import ops
 from ...nn import functional
 from ...nn.model_tensor import ModelTensor, NotFusable, check_stray, expanded, physical, state, wrap_all
-from ...nn.scaled_product import scaled_product
-from ...nn.waiting_gate import gated_half, waiting_gate
-from ...nn.waiting_relu import waiting_relu
+from ...nn.waiting import gated_half, scaled_product, waiting_gate, waiting_relu
 from ...ops.memory_order import in_one_piece
 from ..code.epilogue_fusion import continued
 from .once import shared_result

@@ -12,7 +12,7 @@ from torch.nn import functional
 from ...nn import functional as ours
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, expanded, outside, state, wrap, wrap_all
 from ...nn.sharing import is_shared, own
-from ...nn.waiting_relu import input_of_relu
+from ...nn.waiting import input_of_relu
 from .once import FOR_ONE
 from .random import next_stream
 from .table import CALLS_OURS, FINDERS, FunctionRule, arguments, rule, settle, width_of

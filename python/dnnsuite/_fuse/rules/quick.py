@@ -16,7 +16,7 @@ from torch import Tensor
 from ... import ops
 from ...nn.functional.mean import mean
 from ...nn.model_tensor import ModelTensor, wrap
-from ...nn.scaled_product import FEWEST_NUMBERS
+from ...nn.waiting import FEWEST_SCALED
 from .dimensions import permute, reduction, unsqueeze
 from .elementwise import converted, elementwise, facts_of, matmul, number
 from .shapes import SIMPLE_INDICES, contiguous, getitem, reshape
@@ -54,7 +54,7 @@ def _of_elements(func: Any) -> QuickRule | None:
                 y = other._value
                 if y is None or y.dim() != x.dim():
                     return None
-                if product and x.shape != y.shape and max(x.numel(), y.numel()) >= FEWEST_NUMBERS:
+                if product and x.shape != y.shape and max(x.numel(), y.numel()) >= FEWEST_SCALED:
                     return None
                 return ModelTensor(func(x, y))
             return ModelTensor(func(x, other)) if type(other) is float or type(other) is int else None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...nn.functional.pixel_views import contiguous_pixels, joined_pixels
+from ...nn.functional.vision import contiguous_pixels, joined_pixels
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, check_stray, wrap_all
 from ...nn.sharing import is_shared
 from .elementwise import elementwise

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..._torch import TorchDispatchMode, capture_stream, end_failed_capture, first_cause, foreach_copy_
-from ...nn.drawn_together import DrawnTogether
+from ...nn.random_streams import DrawnTogether
 from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State

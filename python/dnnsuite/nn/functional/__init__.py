@@ -43,12 +43,27 @@ from .activation import (
     threshold_,
 )
 from .attention import scaled_dot_product_attention
-from .bilinear import bilinear
 from .convolution import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
-from .distance import cosine_similarity, pairwise_distance
-from .distance_loss import gaussian_nll_loss, huber_loss, kl_div, l1_loss, mse_loss, poisson_nll_loss, smooth_l1_loss
+from .distance_loss import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    ctc_loss,
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    margin_ranking_loss,
+    mse_loss,
+    pairwise_distance,
+    poisson_nll_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+    triplet_margin_loss,
+    triplet_margin_with_distance_loss,
+)
 from .dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
-from .linear import linear, linear_cross_entropy
+from .linear import bilinear, embedding, embedding_bag, linear, linear_cross_entropy
 from .loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -58,7 +73,7 @@ from .loss import (
     multilabel_soft_margin_loss,
     nll_loss,
 )
-from .maximum import max
+from .mean import max
 from .normalization import (
     batch_norm,
     batch_norm_act,
@@ -90,20 +105,12 @@ from .pooling import (
     max_pool2d_with_indices,
     max_pool3d,
     max_pool3d_with_indices,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
 )
 from .pooling import max_pool_of_relu as max_pool_of_relu
-from .ranking_loss import (
-    cosine_embedding_loss,
-    ctc_loss,
-    hinge_embedding_loss,
-    margin_ranking_loss,
-    soft_margin_loss,
-    triplet_margin_loss,
-    triplet_margin_with_distance_loss,
-)
 from .recurrent import gru_cell, lstm_cell, rnn_relu_cell, rnn_tanh_cell
-from .sparse import embedding, embedding_bag
-from .unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 from .vision import (
     affine_grid,
     channel_shuffle,

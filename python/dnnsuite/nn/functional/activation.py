@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.functional import celu_ as celu_
 from torch.nn.functional import elu_ as elu_
@@ -36,32 +37,32 @@ from ...ops.memory_order import by_memory_order, memory_order, way_back
 from .._models import each_model, shifted
 from ..array_module import per_model
 from ..random_draws import fill
-from ..waiting_gate import FEWEST_NUMBERS
-from ._own_numbers import takes_own_numbers
+from ..waiting import FEWEST_NUMBERS
+from ._samples import takes_own_numbers
 
 _SELU = 1.6732632423543772, 1.0507009873554805  # alpha and scale (Klambauer et al., NIPS 2017)
 
 
-def tanh(input: torch.Tensor) -> torch.Tensor:
+def tanh(input: Tensor) -> Tensor:
     """`torch.tanh`; large float32 tensors on a CPU use an operator of this package, 5 to 8 times as fast as torch's."""
     result = ops.activate(input, "tanh")
     return torch.tanh(input) if result is None else result
 
 
-def gelu(input: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """`torch.nn.functional.gelu`; approximated by tanh, it is as fast as `tanh` here."""
     result = ops.activate(input, "gelu_tanh") if approximate == "tanh" else None
     return F.gelu(input, approximate=approximate) if result is None else result
 
 
-def mish(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """`torch.nn.functional.mish`, sped up like `tanh`."""
     result = None if inplace else ops.activate(input, "mish")
     return F.mish(input, inplace) if result is None else result
 
 
 @takes_own_numbers("beta", "threshold")
-def softplus(input: torch.Tensor, beta: float = 1, threshold: float = 20) -> torch.Tensor:
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """`torch.nn.functional.softplus`, sped up like `tanh`."""
     usual = type(beta) in (int, float) and type(threshold) in (int, float) and beta > 0 and threshold <= 80
     result = ops.activate(input, "softplus", float(beta), float(threshold)) if usual else None
@@ -69,14 +70,14 @@ def softplus(input: torch.Tensor, beta: float = 1, threshold: float = 20) -> tor
 
 
 @takes_own_numbers("alpha")
-def elu(input: torch.Tensor, alpha: float = 1.0, inplace: bool = False) -> torch.Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """`torch.nn.functional.elu`, sped up like `tanh`."""
     usual = not inplace and type(alpha) in (int, float)
     result = ops.activate(input, "elu", float(alpha), 1.0) if usual else None
     return F.elu(input, alpha, inplace) if result is None else result
 
 
-def selu(input: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """`torch.nn.functional.selu`, sped up like `tanh`."""
     result = None if inplace else ops.activate(input, "elu", *_SELU)
     return F.selu(input, inplace) if result is None else result
@@ -88,20 +89,18 @@ threshold = takes_own_numbers("threshold", "value")(F.threshold)
 
 
 @takes_own_numbers("lambd")
-def hardshrink(input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """`torch.nn.functional.hardshrink`; `lambd` is one number, or one per model."""
     return F.hardshrink(input, lambd)
 
 
 @takes_own_numbers("lambd")
-def softshrink(input: torch.Tensor, lambd: float = 0.5) -> torch.Tensor:
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """`torch.nn.functional.softshrink`; `lambd` is one number, or one per model."""
     return F.softshrink(input, lambd)
 
 
-def leaky_relu(
-    input: torch.Tensor, negative_slope: float | Sequence[float] = 0.01, inplace: bool = False
-) -> torch.Tensor:
+def leaky_relu(input: Tensor, negative_slope: float | Sequence[float] = 0.01, inplace: bool = False) -> Tensor:
     """`torch.nn.functional.leaky_relu`; `negative_slope` is one number, or one per model."""
     if isinstance(negative_slope, (int, float)):
         return F.leaky_relu(input, negative_slope, inplace)
@@ -111,8 +110,8 @@ def leaky_relu(
 
 
 def leaky_by_chance(
-    x: torch.Tensor, lower: float | Sequence[float], upper: float | Sequence[float], rng: torch.Tensor | None
-) -> torch.Tensor:
+    x: Tensor, lower: float | Sequence[float], upper: float | Sequence[float], rng: Tensor | None
+) -> Tensor:
     """Compute `rrelu` of x `[B, ...]` with bounds for all models or each, and slopes from the streams `rng` `[B, 2]`;
     None: their means."""
     pairs = list(zip(per_model(lower, len(x), "lower"), per_model(upper, len(x), "upper"), strict=True))
@@ -129,7 +128,7 @@ def leaky_by_chance(
 leaky_relu.own_numbers = frozenset(("negative_slope",))  # type: ignore[attr-defined]
 
 
-def _softmax_dim(dim: int | None, x: torch.Tensor, name: str) -> int:
+def _softmax_dim(dim: int | None, x: Tensor, name: str) -> int:
     """Return torch's default of `dim`: 0 for a model's tensor of 0, 1 or 3 dimensions, else 1."""
     if dim is None:
         dim = 0 if x.dim() - 1 in (0, 1, 3) else 1
@@ -141,7 +140,7 @@ FEW_NUMBERS, FEWEST_IN_ALL = 16, 256
 16 a third; and numbers of a model below which it takes less time than a call of the operator for such rows."""
 
 
-def _along(function: Callable[[torch.Tensor, int], torch.Tensor], input: torch.Tensor, dim: int) -> torch.Tensor:
+def _along(function: Callable[[Tensor, int], Tensor], input: Tensor, dim: int) -> Tensor:
     """Call `function(input, dim)` on dimensions in memory order: torch would copy others first."""
     dim %= input.dim()
     if tracing() or (input.stride(dim) == 1 and input.size(dim) < FEW_NUMBERS):
@@ -149,7 +148,7 @@ def _along(function: Callable[[torch.Tensor, int], torch.Tensor], input: torch.T
     return by_memory_order(lambda tensors, place: function(tensors[0], place), [input], dim)
 
 
-def _of_few(input: torch.Tensor, dim: int, dtype: torch.dtype | None, log: bool) -> torch.Tensor | None:
+def _of_few(input: Tensor, dim: int, dtype: torch.dtype | None, log: bool) -> Tensor | None:
     """Compute softmax, or its logarithm, along rows of a few numbers, which torch's begins one by one: it takes 4 to 16
     times as long. None for others."""
     if tracing() or not 1 < input.size(dim) < FEW_NUMBERS or input.numel() < FEWEST_IN_ALL * len(input):
@@ -163,26 +162,22 @@ def _of_few(input: torch.Tensor, dim: int, dtype: torch.dtype | None, log: bool)
     return ops.short_softmax(rows, log).permute(way_back(order))
 
 
-def softmax(
-    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """`torch.nn.functional.softmax`; `dim` does not count the dimension of the models."""
     dim = _softmax_dim(dim, input, "softmax")
     short = _of_few(input, dim, dtype, False)
     return short if short is not None else _along(lambda x, d: torch.softmax(x, d, dtype=dtype), input, dim)
 
 
-def softmin(
-    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
-) -> torch.Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
     """`torch.nn.functional.softmin`; `dim` does not count the dimension of the models."""
     dim = _softmax_dim(dim, input, "softmin")
     return _along(lambda x, d: torch.softmax(-x, d, dtype=dtype), input, dim)
 
 
 def log_softmax(
-    input: torch.Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
-) -> torch.Tensor:
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None
+) -> Tensor:
     """`torch.nn.functional.log_softmax`; `dim` does not count the dimension of the models."""
     dim = _softmax_dim(dim, input, "log_softmax")
     short = _of_few(input, dim, dtype, True)
@@ -191,14 +186,8 @@ def log_softmax(
 
 @takes_own_numbers("tau")
 def gumbel_softmax(
-    logits: torch.Tensor,
-    tau: float = 1,
-    hard: bool = False,
-    eps: float = 1e-10,
-    dim: int = -1,
-    *,
-    rng: torch.Tensor | None = None,
-) -> torch.Tensor:
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1, *, rng: Tensor | None = None
+) -> Tensor:
     """`torch.nn.functional.gumbel_softmax`; `dim` does not count the dimension of the models.
 
     The noise comes from torch's generator, or from `rng`: the (key, step) of each model's stream, int64 `[B, 2]`.
@@ -214,7 +203,7 @@ def gumbel_softmax(
     return chosen - soft.detach() + soft
 
 
-def glu(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
+def glu(input: Tensor, dim: int = -1) -> Tensor:
     """`torch.nn.functional.glu`; `dim` does not count the dimension of the models."""
     dim = shifted(dim, input, "glu")
     large = input.numel() >= FEWEST_NUMBERS and on_cpu(input)
@@ -222,7 +211,7 @@ def glu(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
     return _along(F.glu, input, dim) if own is None else own
 
 
-def prelu(input: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """`torch.nn.functional.prelu` of input `[B, N, C, *]` with weight `[B, 1]` or `[B, C]`."""
     channels = input.size(2) if input.dim() > 2 else 1
     if weight.dim() != 2 or len(weight) != len(input) or weight.size(1) not in (1, channels):

@@ -12,7 +12,8 @@ from ..._torch import transforming
 from ..._ways import Way, fastest
 from ...errors import InvalidArgument
 from ...ops.device import numbers
-from .._precision import computable
+from ...ops.shared import Maybe
+from .._models import computable
 from ..array_module import per_model
 from .dropout import drawn
 
@@ -67,14 +68,7 @@ scaled_dot_product_attention.own_numbers = frozenset(("dropout_p", "scale"))  # 
 
 
 def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    is_causal: bool,
-    scale: float | None,
-    p: Tensor | None,
-    rng: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Maybe, is_causal: bool, scale: float | None, p: Maybe, rng: Maybe
 ) -> Tensor:
     """Compute `scaled_dot_product_attention` with a `mask` as in attention layers (True = ignore) that broadcasts to
     the scores."""
@@ -97,14 +91,7 @@ def attention_ways(is_causal: bool, scale: float | None) -> dict[str, Way]:
 
 
 def _by_products(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    is_causal: bool,
-    scale: float | None,
-    p: Tensor | None,
-    rng: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Maybe, is_causal: bool, scale: float | None, p: Maybe, rng: Maybe
 ) -> Tensor:
     if is_causal:
         size = (query.shape[-2], key.shape[-2])

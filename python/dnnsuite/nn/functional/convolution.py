@@ -16,28 +16,30 @@ from ...errors import InvalidArgument
 from ...ops.device import on_cpu, on_gpu
 from ...ops.shared import folded, is_frozen, is_kept, is_shared, spread
 from .._convolution_ways import convolve_on_gpu
-from .._convolve_models import convolve_models
-from .._models import each_model
-from .._precision import computable, match
+from .._models import computable, convolve_models, each_model, match
 from ._convolution_rules import (
     FEW_TAPS,
     Size,
     fits,
+    from_single_pixels,
     is_grouped_sample,
     is_outer,
     is_pixel_product,
+    is_pointwise,
     lies_whole,
     padding_of,
     pair,
     pays_as_models,
     pays_in_windows,
     single_tap,
+    sizes_of,
     steps_go_wrong,
+    takes_windows,
+    transposed_of_windows,
+    volume_convolution,
+    whole_map,
 )
 from ._samples import named
-from ._volumes import is_pointwise, volume_convolution
-from ._whole_maps import from_single_pixels, sizes_of, whole_map
-from ._windows import takes_windows, transposed_of_windows
 
 
 def check_images(input: Tensor, weight: Tensor, bias: Tensor | None, dims: int, name: str) -> None:
@@ -123,8 +125,7 @@ class _Tap(torch.autograd.Function):
 
 def _tap(weight: Tensor, row: int, column: int) -> Tensor:
     watched = torch.compiler.is_compiling() or transforming()
-    tap: Tensor = weight[..., row, column] if watched else _Tap.apply(weight, row, column)
-    return tap
+    return weight[..., row, column] if watched else _Tap.apply(weight, row, column)
 
 
 def _convolution(
@@ -225,13 +226,8 @@ def _as_rows(plain: Callable[..., Tensor], input: Tensor, weight: Tensor, bias: 
         plain = F.conv2d
     else:
         stride, padding, output_padding, groups, dilation = rest
-        rest = (
-            (1, *sizes_of(stride)),
-            (0, *sizes_of(padding)),
-            (0, *sizes_of(output_padding)),
-            groups,
-            (1, *sizes_of(dilation)),
-        )
+        padding, output_padding = (0, *sizes_of(padding)), (0, *sizes_of(output_padding))
+        rest = (1, *sizes_of(stride)), padding, output_padding, groups, (1, *sizes_of(dilation))
         plain = F.conv_transpose2d
     return _convolution(plain, 2, input.unsqueeze(-2), weight.unsqueeze(-2), bias, *rest).squeeze(-2)
 

@@ -17,7 +17,9 @@ from ... import ops
 from ...errors import InvalidArgument
 from ...ops.device import numbers
 from ...ops.shared import beside
-from .._precision import computable
+from .._models import computable
+from ..array_module import per_model
+from ..random_streams import new_stream
 from ._samples import named
 
 Tensor = torch.Tensor
@@ -28,35 +30,23 @@ _ALPHA = 1.7580993408473766  # SELU's value far left, negated (Klambauer et al.,
 
 def drawn(p: Rate, rng: Tensor | None, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """Return (p, rng) for operators on x `[B, ...]`; (None, None) if nothing is dropped."""
-    if isinstance(p, Tensor) and p.device.type != "cpu":
-        _check_number(len(p), len(x))  # to look at the values would be to wait for the device
-    else:
-        rates = _rates(p, len(x))
+    if not isinstance(p, Tensor) or p.device.type == "cpu":
+        rates = checked_rates(per_model(p, len(x), "p"))
         if not any(rates):
             return None, None
         if not isinstance(p, Tensor) or p.dtype != torch.float32 or p.device != x.device:
             p = numbers(rates, torch.float32, x.device)
-    if rng is None:
-        keys = torch.randint(-(1 << 62), 1 << 62, (len(x),), dtype=torch.int64)
-        rng = torch.stack([keys, torch.zeros_like(keys)], 1).to(x.device)
-    return p.to(x.device, torch.float32), rng
+    elif len(p) != len(x):  # to look at the values would be to wait for the device
+        raise InvalidArgument(f"p has {len(p)} values for {len(x)} models: give one value, or one per model")
+    return p.to(x.device, torch.float32), new_stream(len(x), x.device) if rng is None else rng
 
 
-def _rates(p: Rate, models: int) -> list[float]:
-    if isinstance(p, (int, float)):
-        rates = [float(p)] * models
-    else:
-        rates = [float(rate) for rate in (p.tolist() if isinstance(p, Tensor) else p)]
-    _check_number(len(rates), models)
+def checked_rates(rates: list[float]) -> list[float]:
+    """Refuse rates that are no probabilities."""
     for rate in rates:
         if not 0.0 <= rate <= 1.0:
             raise InvalidArgument(f"dropout probability must be between 0 and 1, got {rate!r}")
     return rates
-
-
-def _check_number(rates: int, models: int) -> None:
-    if rates != models:
-        raise InvalidArgument(f"p has {rates} values for {models} models: give one value, or one per model")
 
 
 def drop(x: Tensor, p: Tensor, rng: Tensor) -> Tensor:

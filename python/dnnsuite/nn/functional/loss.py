@@ -15,9 +15,9 @@ from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
-from .._precision import computable
+from .._models import computable
 from .._reduction import align, each_in_one, in_whole_vectors, legacy, model_sum, reduce, reduced
-from ._own_numbers import takes_own_numbers
+from ._samples import takes_own_numbers
 
 IGNORED = -100
 
@@ -93,8 +93,7 @@ def nll_loss(
     sample_weight: Tensor | None = None,
 ) -> Tensor:
     """Negative log-likelihood of target classes `[B, N, ...]` under log-probabilities `[B, N, C, ...]`; see
-    `cross_entropy`.
-    """
+    `cross_entropy`."""
     reduction = legacy(size_average, reduce, reduction)
     log_p, target, shape = _class_last(input, target)
     rows, counted = _hard_rows(computable(log_p), target, weight, ignore_index, 0.0)

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from ... import ops
 from ...errors import InvalidArgument
 from ...ops.device import on_cpu
 from ...ops.library import cuda_kernels
-from .._models import each_model, shifted
-from .._precision import SIXTEEN_BIT, computable, match
+from .._models import SIXTEEN_BIT, computable, each_model, match, shifted
 from ..model_tensor import state
 
 
-def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], name: str) -> None:
+def check_channels(x: Tensor, parameters: Sequence[Tensor | None], name: str) -> None:
     """Refuse an input other than `[B, N, C, *]`, and parameters other than `[B, C]`."""
     if x.dim() < 3:
         raise InvalidArgument(f"{name} takes [B, N, C, *] with the model in dimension 0; got {list(x.shape)}")
@@ -31,7 +31,7 @@ def check_channels(x: torch.Tensor, parameters: Sequence[torch.Tensor | None], n
             )
 
 
-def check_batch(x: torch.Tensor, training: bool, name: str) -> None:
+def check_batch(x: Tensor, training: bool, name: str) -> None:
     """Refuse statistics of a single value, as torch does."""
     if training and 0 < x.numel() == x.size(0) * x.size(2):
         raise InvalidArgument(
@@ -40,44 +40,39 @@ def check_batch(x: torch.Tensor, training: bool, name: str) -> None:
         )
 
 
-def _wide(parameter: torch.Tensor | None) -> torch.Tensor | None:
-    return None if parameter is None else computable(parameter)
-
-
 def batch_norm(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
-    momentum: float | torch.Tensor = 0.1,
+    momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
     *,
-    tracked: torch.Tensor | None = None,
-) -> torch.Tensor:
+    tracked: Tensor | None = None,
+) -> Tensor:
     """`torch.nn.functional.batch_norm` of `[B, N, C, *]`; each model is normalised over its own batch. Weight, bias and
     running statistics are `[B, C]`; the statistics are updated in place in training. `momentum` is one number, or one
-    per model `[B]`. `tracked` `[B]` counts the batches in the statistics.
-    """
+    per model `[B]`. `tracked` `[B]` counts the batches in the statistics."""
     return batch_norm_act(input, running_mean, running_var, weight, bias, training, momentum, eps, tracked=tracked)
 
 
 def batch_norm_act(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
-    momentum: float | torch.Tensor = 0.1,
+    momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
     activation: str = "none",
     negative_slope: float = 0.01,
-    residual: torch.Tensor | None = None,
+    residual: Tensor | None = None,
     *,
-    tracked: torch.Tensor | None = None,
-) -> torch.Tensor:
+    tracked: Tensor | None = None,
+) -> Tensor:
     """Compute `activation(batch_norm(input, ...) + residual)` in one forward pass and one backward pass.
 
     `activation` is 'none', 'relu', 'relu6', 'leaky_relu' (with `negative_slope`), 'hardswish' or 'silu'; the residual
@@ -88,26 +83,25 @@ def batch_norm_act(
         raise InvalidArgument(
             f"residual {list(residual.shape)} is added to {list(input.shape)}: the shapes must be equal"
         )
-    x, *known = _prepared(input, running_mean, running_var, weight, bias, training, activation, ops.NORM_ACTIVATIONS)
-    weight, bias, mean, var = known
+    parameters = (weight, bias, running_mean, running_var)
+    x, weight, bias, mean, var = _prepared(input, parameters, training, activation, ops.NORM_ACTIVATIONS)
     added = match(residual, x)
     known_running = running_mean is not None and running_var is not None and training and input.numel() > 0
     y = None
     if known_running and isinstance(momentum, float) and not state.may_stop:
-        assert running_mean is not None
-        assert running_var is not None
-        options = (eps, activation, negative_slope, momentum)
-        y = ops.batch_norm_act_running(x, weight, bias, added, running_mean, running_var, *options, tracked=tracked)
+        call: Any = ops.batch_norm_act_running
+        options = eps, activation, negative_slope, momentum, tracked
+        y = call(x, weight, bias, added, running_mean, running_var, *options)
     if y is None:
         if tracked is not None:
             tracked.add_(1)
         arguments = (x, weight, bias, added, mean, var, eps, activation, negative_slope)
-        running = (running_mean, running_var) if known_running else (None, None)
-        y = _with_statistics(ops.batch_norm_act, arguments, *running, momentum)[0]
+        followed = parameters[2:] if known_running else (None, None)
+        y = _with_statistics(ops.batch_norm_act, arguments, followed, momentum)[0]
     return y if y.dtype == input.dtype else y.to(input.dtype)
 
 
-def has_batch_norm_max(input: torch.Tensor) -> bool:
+def has_batch_norm_max(input: Tensor) -> bool:
     """Return True if `batch_norm_max` is faster: points `[B, N, C, L]` with the channels last in memory, on a CPU."""
     return (
         input.dim() == 4
@@ -119,51 +113,44 @@ def has_batch_norm_max(input: torch.Tensor) -> bool:
 
 
 def batch_norm_max(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     training: bool = False,
-    momentum: float | torch.Tensor = 0.1,
+    momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
     activation: str = "none",
     negative_slope: float = 0.01,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Compute the maximum over L of `activation(batch_norm(input, ...))` of points `[B, N, C, L]`, and its index, both
     `[B, N, C, 1]`. The normalised points are never stored: each channel's maximum, or minimum, is enough.
 
     `activation` is monotonic: 'none', 'relu', 'relu6', or 'leaky_relu' (with `negative_slope` >= 0).
     """
-    x, *known = _prepared(input, running_mean, running_var, weight, bias, training, activation, ops.MAX_ACTIVATIONS)
-    weight, bias, mean, var = known
-    arguments = (x, weight, bias, mean, var, eps, activation, negative_slope)
-    running = (running_mean, running_var) if training else (None, None)
-    values, indices, _ = _with_statistics(ops.batch_norm_max, arguments, *running, momentum)
+    parameters = (weight, bias, running_mean, running_var)
+    known = _prepared(input, parameters, training, activation, ops.MAX_ACTIVATIONS)
+    arguments = (*known, eps, activation, negative_slope)
+    followed = parameters[2:] if training else (None, None)
+    values, indices, _ = _with_statistics(ops.batch_norm_max, arguments, followed, momentum)
     return values.to(input.dtype), indices
 
 
 def _prepared(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
-    training: bool,
-    activation: str,
-    known: Iterable[str],
-) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    """Cast input, weight, bias and given statistics (None: the batch's) to the dtype of the computation."""
+    input: Tensor, parameters: Sequence[Any], training: bool, activation: str, known: Iterable[str]
+) -> tuple[Any, ...]:
+    """Cast input, and of the `parameters` weight, bias and given statistics (None: the batch's), to the dtype of the
+    computation."""
+    weight, bias, running_mean, running_var = parameters
     # A batch that all models share stands here for one; the statistics that take it in are those of all.
     stands_for_all = training and len(input) == 1
-    statistics = () if stands_for_all else (running_mean, running_var)
-    check_channels(input, (*statistics, weight, bias), "batch_norm")
+    check_channels(input, parameters[:2] if stands_for_all else parameters, "batch_norm")
     check_batch(input, training, "batch_norm")
     if not training and (running_mean is None or running_var is None):
         raise InvalidArgument("batch_norm with training=False needs running_mean and running_var")
     if activation not in known:
         raise InvalidArgument(f"activation must be one of {', '.join(map(repr, known))}; got {activation!r}")
-    parameters = (weight, bias, running_mean, running_var)
     dtype = input.dtype
     if dtype not in SIXTEEN_BIT and all(p is None or p.dtype == dtype for p in parameters):
         return input, weight, bias, *((None, None) if training else (running_mean, running_var))
@@ -180,57 +167,44 @@ def _prepared(
 
 
 def _with_statistics(
-    operator: Callable[..., tuple[torch.Tensor, ...]],
-    arguments: tuple[Any, ...],
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    momentum: float | torch.Tensor,
-) -> tuple[torch.Tensor, ...]:
-    """Call `operator(*arguments)`, and update the running statistics, if any, with its last result `[3, B, C]`.
+    operator: Callable[..., Any], arguments: tuple[Any, ...], running: Sequence[Tensor | None], momentum: float | Tensor
+) -> tuple[Tensor, ...]:
+    """Call `operator(*arguments)`; update the `running` mean and variance, if any, with its last result `[3, B, C]`.
 
     If the call may not return, because a checkpoint stops it early, they are updated before.
     """
-    known = running_mean is None or running_var is None
-    if not known and state.may_stop:
+    mean, variance = running
+    if mean is None or variance is None:
+        return operator(*arguments)
+    if state.may_stop:
         with torch.no_grad():
-            _follow(running_mean, running_var, operator(*arguments)[-1], momentum)
-        known = True
-    results = operator(*arguments)
-    if not known:
-        _follow(running_mean, running_var, results[-1], momentum)
-    return results
-
-
-def _follow(
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    statistics: torch.Tensor,
-    momentum: float | torch.Tensor,
-) -> None:
-    """Update the running statistics with the batch's."""
-    if running_mean is not None and running_var is not None:
-        _take_in(running_mean, statistics[0], momentum)
-        _take_in(running_var, statistics[2], momentum)
+            statistics = operator(*arguments)[-1]
+    else:
+        results = operator(*arguments)
+        statistics = results[-1]
+    _take_in(mean, statistics[0], momentum)
+    _take_in(variance, statistics[2], momentum)
+    return operator(*arguments) if state.may_stop else results
 
 
 @torch.no_grad()
-def _take_in(running: torch.Tensor, batch: torch.Tensor, momentum: float | torch.Tensor) -> None:
+def _take_in(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
     """Move a running statistic [B, C] towards the batch's, by each model's momentum."""
-    if isinstance(momentum, torch.Tensor):
+    if isinstance(momentum, Tensor):
         momentum = momentum.to(running).unsqueeze(1)
     running.lerp_(match(batch, running), momentum)
 
 
 def instance_norm(
-    input: torch.Tensor,
-    running_mean: torch.Tensor | None = None,
-    running_var: torch.Tensor | None = None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     use_input_stats: bool = True,
-    momentum: float | torch.Tensor = 0.1,
+    momentum: float | Tensor = 0.1,
     eps: float = 1e-5,
-) -> torch.Tensor:
+) -> Tensor:
     """`torch.nn.functional.instance_norm` of `[B, N, C, *]`; weight, bias and running statistics are `[B, C]`."""
     check_channels(input, (running_mean, running_var, weight, bias), "instance_norm")
     if not use_input_stats:
@@ -243,7 +217,7 @@ def instance_norm(
     # B * N models with one sample each.
     models, samples = input.shape[:2]
 
-    def each(parameter: torch.Tensor | None) -> torch.Tensor | None:
+    def each(parameter: Tensor | None) -> Tensor | None:
         if parameter is None:
             return None
         return match(parameter.unsqueeze(1).expand(-1, samples, -1).reshape(-1, input.size(2)), x)
@@ -259,12 +233,8 @@ def instance_norm(
 
 
 def group_norm(
-    input: torch.Tensor,
-    num_groups: int,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    eps: float = 1e-5,
-) -> torch.Tensor:
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """`torch.nn.functional.group_norm` of `[B, N, C, *]`; weight and bias are `[B, C]`."""
     check_channels(input, (weight, bias), "group_norm")
     if input.size(2) % num_groups != 0:
@@ -273,9 +243,7 @@ def group_norm(
     return ops.group_norm(x, num_groups, match(weight, x), match(bias, x), eps).to(input.dtype)
 
 
-def _flat(
-    x: torch.Tensor, normalized_shape: Sequence[int], parameters: Sequence[torch.Tensor | None], name: str
-) -> torch.Tensor:
+def _flat(x: Tensor, normalized_shape: Sequence[int], parameters: Sequence[Tensor | None], name: str) -> Tensor:
     """Check all shapes; flatten the normalised dimensions of x to one."""
     shape = tuple(normalized_shape)
     dims, inner = len(shape), ", ".join(map(str, shape))
@@ -289,36 +257,37 @@ def _flat(
     return x if dims == 1 else x.flatten(-dims)
 
 
-def _flat_parameter(parameter: torch.Tensor | None) -> torch.Tensor | None:
+def _flat_parameter(parameter: Tensor | None) -> Tensor | None:
     """Flatten a parameter `[B, *normalized_shape]` to `[B, D]`."""
     return parameter if parameter is None or parameter.dim() == 2 else parameter.flatten(1)
 
 
-def _shaped(y: torch.Tensor, input: torch.Tensor) -> torch.Tensor:
+def _shaped(y: Tensor, input: Tensor) -> Tensor:
     """View a result in the input's shape, if it has another: a view has a gradient of its own."""
     return y if y.dim() == input.dim() else y.view(input.shape)
 
 
 def layer_norm(
-    input: torch.Tensor,
+    input: Tensor,
     normalized_shape: Sequence[int],
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     eps: float = 1e-5,
-) -> torch.Tensor:
+) -> Tensor:
     """`torch.nn.functional.layer_norm` of `[B, *, *normalized_shape]`; weight and bias `[B, *normalized_shape]`."""
     x = _flat(input, normalized_shape, (weight, bias), "LayerNorm")
     weight, bias = _flat_parameter(weight), _flat_parameter(bias)
     if on_cpu(input) and (weight is None or input.dtype in SIXTEEN_BIT or weight.dtype == input.dtype):
         # 16 bits are computed in 32 and given back in 16, as torch does, whatever the parameters have.
-        y = ops.layer_norm(computable(x), _wide(weight), _wide(bias), eps)
+        wide, wide_bias = (None if p is None else computable(p) for p in (weight, bias))
+        y = ops.layer_norm(computable(x), wide, wide_bias, eps)
         return _shaped(y, input).to(input.dtype)
     return _shaped(ops.layer_norm(match(computable(x), weight), weight, bias, eps), input)
 
 
 def rms_norm(
-    input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
-) -> torch.Tensor:
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
     """`torch.nn.functional.rms_norm` of `[B, *, *normalized_shape]`; the weight is `[B, *normalized_shape]`."""
     x = computable(_flat(input, normalized_shape, (weight,), "RMSNorm"))
     flat = match(_flat_parameter(weight), x)
@@ -329,9 +298,7 @@ def rms_norm(
     return y.to(torch.promote_types(input.dtype, weight.dtype))
 
 
-def local_response_norm(
-    input: torch.Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> torch.Tensor:
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """`torch.nn.functional.local_response_norm` of `[B, N, C, *]`."""
     check_channels(input, (), "local_response_norm")
     pixels = input.movedim(2, -1)
@@ -343,8 +310,6 @@ def local_response_norm(
     return (pixels / level).movedim(-1, 2)
 
 
-def normalize(
-    input: torch.Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """`torch.nn.functional.normalize`; `dim` counts without the model."""
     return F.normalize(input, p, shifted(dim, input, "normalize"), eps, out)

@@ -5,24 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
+from torch import Tensor
 
 from ... import ops
-from .._precision import computable, promoted
+from .._models import computable, promoted
 
-Optional = torch.Tensor | None
+Optional = Tensor | None
+Pair = tuple[Tensor, Tensor]
 
 
 def _step(
-    kind: str,
-    input: torch.Tensor,
-    h: Optional,
-    c: Optional,
-    w_ih: torch.Tensor,
-    w_hh: torch.Tensor,
-    b_ih: Optional,
-    b_hh: Optional,
-) -> tuple[torch.Tensor, Optional]:
+    kind: str, input: Tensor, h: Optional, c: Optional, w_ih: Tensor, w_hh: Tensor, b_ih: Optional, b_hh: Optional
+) -> tuple[Tensor, Optional]:
     """Compute the next state from input `[B, N, I]` or `[B, I]` and state."""
     if input.dim() == 2:
         h, c = (None if v is None else v.unsqueeze(1) for v in (h, c))
@@ -44,31 +38,20 @@ def _step(
 
 
 def lstm_cell(
-    input: torch.Tensor,
-    hx: tuple[torch.Tensor, torch.Tensor] | None,
-    w_ih: torch.Tensor,
-    w_hh: torch.Tensor,
-    b_ih: Optional = None,
-    b_hh: Optional = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`torch.lstm_cell` for B models: computes the next state from input `[B, N, I]` and a state of two tensors
-    `[B, N, H]` (None: zeros).
-    """
+    input: Tensor, hx: Pair | None, w_ih: Tensor, w_hh: Tensor, b_ih: Optional = None, b_hh: Optional = None
+) -> Pair:
+    """`torch.lstm_cell` for B models: computes the next state from input `[B, N, I]` and a state of two tensors `[B, N,
+    H]` (None: zeros)."""
     h, c = hx if hx is not None else (None, None)
     h, c = _step("lstm", input, h, c, w_ih, w_hh, b_ih, b_hh)
     assert c is not None
     return h, c
 
 
-def _cell(kind: str) -> Callable[..., torch.Tensor]:
+def _cell(kind: str) -> Callable[..., Tensor]:
     def cell(
-        input: torch.Tensor,
-        hx: Optional,
-        w_ih: torch.Tensor,
-        w_hh: torch.Tensor,
-        b_ih: Optional = None,
-        b_hh: Optional = None,
-    ) -> torch.Tensor:
+        input: Tensor, hx: Optional, w_ih: Tensor, w_hh: Tensor, b_ih: Optional = None, b_hh: Optional = None
+    ) -> Tensor:
         return _step(kind, input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
     cell.__name__ = cell.__qualname__ = f"{kind}_cell"

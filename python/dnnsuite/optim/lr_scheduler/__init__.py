@@ -4,22 +4,20 @@
 Every argument that is a number may be a sequence with one number per model, and a model's epochs are its own.
 """
 
-from ._base import LRScheduler as LRScheduler
-from ._combined import ChainedScheduler as ChainedScheduler
-from ._combined import SequentialLR as SequentialLR
-from ._cyclic import CyclicLR as CyclicLR
-from ._cyclic import OneCycleLR as OneCycleLR
-from ._lambda import LambdaLR as LambdaLR
-from ._lambda import MultiplicativeLR as MultiplicativeLR
-from ._plateau import ReduceLROnPlateau as ReduceLROnPlateau
-from ._shapes import ConstantLR as ConstantLR
-from ._shapes import CosineAnnealingLR as CosineAnnealingLR
-from ._shapes import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts
-from ._shapes import ExponentialLR as ExponentialLR
-from ._shapes import LinearLR as LinearLR
-from ._shapes import MultiStepLR as MultiStepLR
-from ._shapes import PolynomialLR as PolynomialLR
-from ._shapes import StepLR as StepLR
+from ._base import LRScheduler
+from ._combined import ChainedScheduler, LambdaLR, MultiplicativeLR, ReduceLROnPlateau, SequentialLR
+from ._shapes import (
+    ConstantLR,
+    CosineAnnealingLR,
+    CosineAnnealingWarmRestarts,
+    CyclicLR,
+    ExponentialLR,
+    LinearLR,
+    MultiStepLR,
+    OneCycleLR,
+    PolynomialLR,
+    StepLR,
+)
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",

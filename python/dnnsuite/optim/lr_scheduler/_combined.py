@@ -1,17 +1,142 @@
 # SPDX-License-Identifier: MIT
-"""Schedules made of schedules."""
+"""Schedules made of schedules, of the user's functions of the epoch, and of a metric: it lowers the learning rate of a
+model whose metric stops improving."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ...errors import InvalidArgument
 from .._values import as_vector, check_indices, pick
-from ._base import LRScheduler, Vector
-from ._plateau import ReduceLROnPlateau
+from ._base import Formula, LRScheduler, Vector, require
+
+_TORCHS: Any = torch.optim.lr_scheduler.ReduceLROnPlateau
+
+
+class ReduceLROnPlateau(Formula, _TORCHS):
+    """`torch.optim.lr_scheduler.ReduceLROnPlateau` for B models: `step` takes a metric `[B]`, and each has its own."""
+
+    per_model = ("factor", "patience", "threshold", "cooldown", "min_lr", "eps")
+
+    def _take(self, given: dict[str, Any]) -> None:
+        self.mode, self.threshold_mode = given["mode"], given["threshold_mode"]
+        for name, values in (("mode", ("min", "max")), ("threshold_mode", ("rel", "abs"))):
+            if given[name] not in values:
+                raise InvalidArgument(f"{name} is {given[name]!r}; it must be {' or '.join(values)}")
+
+    def _check(self, last_epoch: Any) -> None:
+        require(self.factor < 1, "factor", self.factor, "it must be less than 1")
+        self.base_lrs = []
+        self.last_epoch = torch.zeros(self.B, dtype=torch.int64)
+        self.best = torch.full((self.B,), self._worst(), dtype=torch.float64)
+        self.num_bad_epochs = torch.zeros(self.B, dtype=torch.float64)
+        self.cooldown_counter = torch.zeros(self.B, dtype=torch.float64)
+
+    def _worst(self) -> float:
+        return math.inf if self.mode == "min" else -math.inf
+
+    def _better(self, metrics: Vector) -> Vector:
+        sign = 1.0 if self.mode == "max" else -1.0
+        if self.threshold_mode == "abs":
+            bound = self.best + sign * self.threshold
+        else:
+            bound = self.best * (1.0 + sign * self.threshold)
+        return metrics > bound if self.mode == "max" else metrics < bound
+
+    def step(self, metrics: Any = None) -> None:
+        """End an epoch with each model's metric, `[B]`."""
+        self._check_width()
+        if metrics is None:
+            raise InvalidArgument("ReduceLROnPlateau.step takes the models' metrics")
+        current = torch.as_tensor(metrics).detach().to("cpu", torch.float64)
+        if current.shape != (self.B,):
+            raise InvalidArgument(f"metrics has shape {list(current.shape)} for {self.B} models: give one per model")
+        self._step_count += 1
+        self.last_epoch = self.last_epoch + 1
+        better = self._better(current)
+        self.best = torch.where(better, current, self.best)
+        cooling = self.cooldown_counter > 0
+        self.num_bad_epochs = torch.where(better | cooling, 0.0, self.num_bad_epochs + 1)
+        self.cooldown_counter = torch.where(cooling, self.cooldown_counter - 1, self.cooldown_counter)
+        reduced = self.num_bad_epochs > self.patience
+        for group in self.optimizer.param_groups:
+            lr = group["lr"].cpu()
+            new = torch.maximum(lr * self.factor, self.min_lr)
+            group["lr"] = torch.where(reduced & (lr - new > self.eps), new, lr).to(group["lr"].device)
+        self.cooldown_counter = torch.where(reduced, self.cooldown, self.cooldown_counter)
+        self.num_bad_epochs = torch.where(reduced, 0.0, self.num_bad_epochs)
+
+    def _begin(self, new: Vector) -> None:
+        self.best[new] = self._worst()
+
+
+Function = Callable[[int], Any]
+
+
+class LambdaLR(LRScheduler):
+    """`torch.optim.lr_scheduler.LambdaLR` for B models: the first rate times `lr_lambda(epoch)`.
+
+    `lr_lambda` is a function, or as in torch a list with one per group; instead of a function there may also be a tuple
+    with one per model, and a function may return one number per model. `state_dict` holds no function.
+    """
+
+    def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: Any = -1) -> None:
+        self._attach(optimizer)
+        groups = len(optimizer.param_groups)
+        lambdas = list(lr_lambda) if isinstance(lr_lambda, list) else [lr_lambda] * groups
+        if len(lambdas) != groups:
+            raise InvalidArgument(
+                f"lr_lambda is a list of {len(lambdas)} for {groups} groups; functions of models go into a tuple"
+            )
+        self.lr_lambdas: list[Any] = lambdas
+        for one in lambdas:
+            if isinstance(one, tuple) and len(one) != self.B:
+                raise InvalidArgument(f"lr_lambda is a tuple of {len(one)} functions for {self.B} models")
+            if not callable(one) and not (isinstance(one, tuple) and all(map(callable, one))):
+                raise InvalidArgument(f"lr_lambda is {one!r}; it must be a function of the epoch")
+        super().__init__(optimizer, last_epoch)
+
+    def _factors(self, place: int, epoch: Vector) -> Vector:
+        numbers = [int(e) for e in epoch.tolist()]
+        one = self.lr_lambdas[place]
+        if isinstance(one, tuple):
+            return torch.tensor([float(f(e)) for f, e in zip(one, numbers, strict=True)], dtype=torch.float64)
+        known = {e: torch.as_tensor(one(e), dtype=torch.float64).expand(self.B) for e in sorted(set(numbers))}
+        return torch.stack([known[e][model] for model, e in enumerate(numbers)])
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        return self.base_lrs[place] * self._factors(place, epoch)
+
+    def select(self, indices: Sequence[int | None], functions: Sequence[Function] = (), **fresh: Any) -> None:
+        """Keep some models, like `LRScheduler.select`; `functions` are the fresh models', if each has its own."""
+        before = self.lr_lambdas
+        B = len(self.last_epoch)
+        if any(isinstance(one, tuple) for one in before) and len(functions) != list(indices).count(None):
+            raise InvalidArgument(f"{list(indices).count(None)} fresh models, but {len(functions)} functions")
+
+        def chosen(one: Any) -> Any:
+            new = iter(functions)
+            if not isinstance(one, tuple):
+                return one
+            return tuple(next(new) if i is None else one[i % B] for i in indices)
+
+        self.lr_lambdas = [chosen(one) for one in before]
+        try:
+            super().select(indices, **fresh)
+        except InvalidArgument:
+            self.lr_lambdas = before
+            raise
+
+
+class MultiplicativeLR(LambdaLR):
+    """`torch.optim.lr_scheduler.MultiplicativeLR` for B models: lr ← `lr_lambda(epoch)` · lr."""
+
+    def rates(self, place: int, lr: Vector, epoch: Vector, initial: bool) -> Vector:
+        return lr if initial else lr * self._factors(place, epoch)
 
 
 class _Combined(LRScheduler):
