@@ -18,9 +18,8 @@ from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from ..ops.array_layers import here
 from .array_attributes import ForwardOfModels, check_of_all_models, check_state, models_have, models_set, registered
-from .code.call_user_code import enter
-from .code.fused_attributes import PLAIN_VALUES, bare_class
-from .code.method_name import MethodName
+from .code.call_user_code import MethodName, enter
+from .code.fused_attributes import ASKED, PLAIN_VALUES, bare_class
 from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
 from .diverged import show_left, take_from_models
@@ -28,11 +27,8 @@ from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE, refuse_other_forwards, torchs_classes
 from .loop_choice import LoopChoice
 from .module_copies import copied
-from .module_walk import modules_below, tensors_below
 from .rebound import refuse_held_in
-from .single_model import model_of, parts_of
-from .slices import narrow
-from .unfused import ASKED
+from .single_model import model_of, modules_below, narrow, parts_of, tensors_below
 
 Models = torch.nn.Module | Sequence[torch.nn.Module]
 _WHOLE: tuple[dict[str, Any], ...] = ({}, {"recurse": True})  # arguments of `parameters()` and the like

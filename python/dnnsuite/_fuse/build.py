@@ -5,25 +5,26 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.utils.parametrize
 
+from .._state import slots_of
 from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState, made_of_others
 from ..nn.model_tensor import ModelTensor
 from ..nn.sharing import copies_of_shared
-from .code.fused_attributes import is_fused
+from .code.epilogue_fusion import Sequential
+from .code.fused_attributes import ASKED, is_fused
 from .code.late_draws import CodeNames, names_in_code, written_names
 from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
-from .code.sequential import Sequential
 from .code.user_module import make_user_module
-from .comparison import PROXIES, Comparison, differences, registered_in, same, slots
+from .comparison import PROXIES, Comparison, differences, registered_in, same
 from .hooks import (
     FORWARD_HOOKS,
     bind_hooks,
@@ -38,9 +39,7 @@ from .left_tensors import value_of_model
 from .module_copies import copied
 from .rebound import HeldTensors, refuse_what_cannot_follow
 from .single_model import give_extra
-from .sparse_buffers import sparse_once
-from .state import stacked_parameter, stacked_tensor, tie
-from .unfused import ASKED
+from .state import sparse_once, stacked_parameter, stacked_tensor, tie
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
@@ -193,10 +192,12 @@ class Fusion:
         _refuse_other_kinds(models, where)
         _refuse_what_is_no_plain_module(first, where)
         refuse_other_hooks(models, where)
-        for inner, parts in _together(models) if kind in RULES else [("", models)]:
-            place = ".".join(filter(None, (path, inner))) or "the top"
-            refuse_backward_hooks(parts, place)
-            refuse_gradient_hooks(parts, place)
+        for together in zip(
+            *(model.named_modules() if kind in RULES else [("", model)] for model in models), strict=False
+        ):
+            place = ".".join(filter(None, (path, together[0][0]))) or "the top"
+            refuse_backward_hooks([part for _, part in together], place)
+            refuse_gradient_hooks([part for _, part in together], place)
         leaf = self._leaf(models, path) if self._is_whole(models) else None
         if leaf is not None:
             for old, new in counterparts(first, leaf).items():  # lists and the like may hold its tensors
@@ -213,14 +214,15 @@ class Fusion:
     def _is_whole(self, models: Sequence[torch.nn.Module]) -> bool:
         """True if the modules may become one layer of an array: torch's classes, unmodified.
 
-        A stack of layers refuses if a part of it has no rule; it is then fused part by part.
+        A stack of layers refuses if a part of it has no rule; it is then fused part by part. So does a layer whose
+        weight is made of other tensors before each forward, as torch's old weight_norm makes it.
         """
         first = models[0]
         rule = RULES.get(type(first))
         can_fuse, called = getattr(rule, "can_fuse", None), getattr(rule, "called_parts", ())
         apart = bool(self._unfused) and any(id(part) in self._unfused for part in first.modules())
         whole = not apart and as_torch_made_it(models) and not hooked_inside(first, called)
-        return whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models)
+        return whole and (can_fuse is None or can_fuse(models)) and not made_of_others(first)
 
     def _visit_children(self, models: Sequence[torch.nn.Module], path: str) -> None:
         first = models[0]
@@ -301,17 +303,6 @@ class Fusion:
                     self._memo[id(value)] = stack(f"{where}.{name}", values)
 
 
-def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
-    """Yield each part's name and the part in every model; the models themselves first."""
-    for found in zip(*(model.named_modules() for model in models), strict=False):
-        yield found[0][0], [part for _, part in found]
-
-
-def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
-    """Return True if a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
-    return bool(made_of_others(models[0]))
-
-
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
 _known_attributes: dict[type, frozenset[str]] = {}
 
@@ -373,7 +364,7 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
         )
     kind: Any = type(module)
-    slotted = next((slot for slot in slots(kind) if hasattr(module, slot)), None)
+    slotted = next((slot for slot in slots_of(kind) if hasattr(module, slot)), None)
     if slotted is not None:
         raise InvalidArgument(
             f"{where}, a {name}, keeps {slotted} in __slots__, which torch does not copy: remove it from __slots__"

@@ -18,12 +18,12 @@ from .code.own_values import names_of_own, own_attributes
 from .code.stand_in import StandIn
 from .comparison import same
 from .hooks import counterparts
-from .layer_settings import join_settings
 from .left_tensors import (
     NotJoined,
     WatchedModels,
     give_attributes,
     is_users_state,
+    join_settings,
     joined_inside,
     left_in,
     may_change_in_place,
@@ -31,7 +31,7 @@ from .left_tensors import (
     value_of_model,
 )
 from .rebound import refuse_held_in
-from .slices import tree as modules_of
+from .single_model import tree as modules_of
 
 _MISSING = object()
 

@@ -18,13 +18,9 @@ from ..nn.sharing import equal_values, held_once, spread
 from ..ops.memory_order import memory_order
 from ..ops.rows import SavedRows, changed_slots, has_rows
 from .build import Fusion
-from .edited_attributes import EditedAttributes
-from .fitting_models import remember, those_that_fit
-from .layer_settings import narrow_settings, settings_of
-from .left_tensors import choose_models, keeps_more, left_in
-from .module_walk import tensors_of_each
-from .single_model import model_of
-from .slices import set_width
+from .left_tensors import choose_models, keeps_more, left_in, narrow_settings, settings_of
+from .new_models import EditedAttributes, remember, those_that_fit
+from .single_model import model_of, set_width, tensors_of_each
 
 _Kept = tuple[str, torch.Tensor, str]  # name, tensor, kind
 _Row = tuple[torch.Tensor, int, torch.Tensor, str]  # tensor, slot, its new values, kind

@@ -16,7 +16,7 @@ import torch
 from .. import nn
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .code.sequential import Sequential
+from .code.epilogue_fusion import Sequential
 from .comparison import same
 
 #: Array layer of each layer class of torch.

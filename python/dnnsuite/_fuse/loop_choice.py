@@ -19,9 +19,8 @@ from .._torch import at_end_of_backward, transforming, tree_flatten, tree_leaves
 from .._ways import Trial, key_of
 from ..nn.model_tensor import state
 from ..ops.device import on_cpu
-from .code.call_user_code import check_width
+from .code.call_user_code import check_width, joined
 from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
-from .code.joined_outputs import joined
 from .code.one_by_one import ModelParts, plain_models_of
 from .code.plain_models import PlainModels, following
 from .single_model import parts_of

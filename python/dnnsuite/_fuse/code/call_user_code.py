@@ -1,26 +1,124 @@
 # SPDX-License-Identifier: MIT
-"""Call a user's per-model code on stacked `[B, ...]` tensors: wrap inputs as `ModelTensor`, unwrap outputs."""
+"""Calls of a user's code with stacked `[B, ...]` tensors: inputs are wrapped as `ModelTensor`, outputs are unwrapped,
+or joined where models ran one by one."""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._torch import DYNAMO, not_compiled, tree_map
+from ..._torch import (
+    DYNAMO,
+    caches_parametrizations,
+    not_compiled,
+    own_parametrizations,
+    tree_flatten,
+    tree_map,
+    tree_unflatten,
+)
 from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, state
 from ...ops.array_layers import here
 from ..rules.table import settle_since
 from .checkpoints import torchs_checkpoints
-from .joined_outputs import is_record, names_of_record
-from .method_name import method_named
-from .model_number import ModelNumber
-from .per_model_factories import watched
+from .draws import watched
+from .stand_in import ModelNumber
+
+
+class MethodName(str):
+    """Name of a method to call in place of `forward`: the first argument of a call of a model."""
+
+    __slots__ = ()
+
+
+def method_named(args: Sequence[Any]) -> str:
+    """Return the name of the method that a call with `args` means; empty for `forward`."""
+    return args[0] if args and type(args[0]) is MethodName else ""
+
+
+def call_model(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a plain model, or the method of it that the first argument names."""
+    if caches_parametrizations():
+        with own_parametrizations():
+            return _called(model, args, kwargs)
+    return _called(model, args, kwargs)
+
+
+def _called(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    name = method_named(args)
+    return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)
+
+
+class OfEachModel(list[Any]):
+    """Objects of the models that cannot be joined, a cache for example, one of each. As an argument of a later call
+    of models one by one, each gets its own."""
+
+
+def joined(outputs: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
+    """Stack the outputs of the models, tensor by tensor; `wrap` is called on each stack `[B, ...]`.
+
+    Raises:
+        NotFusable: for outputs of different structure, shape or value.
+    """
+    if all(isinstance(output, torch.Tensor) for output in outputs):
+        return wrap(_stacked(outputs))
+    flat = [tree_flatten(output) for output in outputs]
+    for index, (_, spec) in enumerate(flat):
+        if spec != flat[0][1]:
+            raise NotFusable(f"models 0 and {index} give outputs of different structure")
+    leaves = zip(*(leaves for leaves, _ in flat), strict=True)
+    return tree_unflatten([_leaf(own, wrap) for own in leaves], flat[0][1])
+
+
+def _stacked(values: Sequence[Any]) -> torch.Tensor:
+    values = [value.value if type(value) is ModelTensor else value for value in values]
+    for index, value in enumerate(values):
+        if value.shape != values[0].shape:
+            raise NotFusable(
+                f"models 0 and {index} give outputs of different shape: {list(values[0].shape)} and {list(value.shape)}"
+            )
+    return torch.stack(values)
+
+
+def _leaf(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
+    first = values[0]
+    if any(isinstance(value, torch.Tensor) for value in values):
+        return wrap(_stacked(values))
+    if is_record(first) or isinstance(first, torch.distributions.Distribution):
+        return _object(values, wrap)
+    for index, value in enumerate(values):
+        if value is not first and type(value).__eq__ is not object.__eq__ and value != first:
+            raise NotFusable(f"models 0 and {index} give different outputs: {first!r} and {value!r}")
+    # Objects that cannot be compared, a cache for example, stay each model's own.
+    opaque = first is not None and type(first).__eq__ is object.__eq__
+    return OfEachModel(values) if opaque else first
+
+
+def _object(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
+    """Join objects attribute by attribute."""
+    made = copy.copy(values[0])
+    for name in vars(made):
+        object.__setattr__(made, name, joined([getattr(value, name) for value in values], wrap))
+    return made
+
+
+def is_record(value: Any) -> bool:
+    """Return True for a dataclass's object, or a namespace."""
+    return type(value) is types.SimpleNamespace or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+
+
+def names_of_record(value: Any) -> tuple[str, ...]:
+    """Name the fields of a record that have a value."""
+    if type(value) is types.SimpleNamespace:
+        return tuple(vars(value))
+    return tuple(field.name for field in dataclasses.fields(value) if hasattr(value, field.name))
 
 
 @not_compiled

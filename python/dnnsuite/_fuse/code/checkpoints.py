@@ -16,8 +16,7 @@ from ...errors import InvalidArgument
 from ...nn.model_tensor import ModelTensor, NotFusable, RunsAnew, state, wrap
 from ...nn.random_streams import noted, repeated
 from ..rules.table import UNDERSTOOD_FUNCTIONS, settle, settle_since
-from .per_model_factories import making
-from .plain_draws import StreamDraws
+from .draws import StreamDraws, making
 
 _KEPT = ("B", "random", "report", "wary")
 

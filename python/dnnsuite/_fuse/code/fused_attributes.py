@@ -4,24 +4,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
 import torch
 import torch.fx
 from torch.nn.utils import parametrize
 
-_NAMES = (
-    "B", "acts", "acts_outside", "changed", "looking", "report", "code", "parts", "known", "withheld", "own", "numbers",
-    "outward", "making", "draws", "ranks", "sparse", "unsure", "elsewhere", "written", "writing",
-    "last",
-)  # fmt: skip
-#: Names of the attributes, which no user has.
-INTERNAL = tuple(f"_fused_{name}" for name in _NAMES)
-
+ASKED = "requested"  # by the user, as the reason why models run one by one
 #: Types of values that are copied by assigning them, and compared by `==`.
 PLAIN_VALUES = (bool, int, float, complex, str, bytes, type(None))
-#: Attributes that are torch's or an array's, and no user's.
-NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 
 
 class ModuleCoverage:
@@ -34,6 +27,36 @@ class ModuleCoverage:
         self.mapped: Counter[str] = Counter()
         self.seconds = 0.0  # spent in what was not fused
         self.calls = 0
+
+
+#: Attributes of an array's copy of a user's module, whose names are such that no user has them: with what each begins.
+BEGIN: dict[str, Callable[[], Any]] = {
+    "_fused_B": int,  # the models
+    "_fused_report": ModuleCoverage,
+    "_fused_code": bool,  # False: the class says `array_forward`, and its forward is for `[B, ...]`
+    "_fused_parts": NoneType,  # `ModelParts`, once the models run one by one
+    "_fused_known": set,  # methods, and modes, in which its code has run for all models at once
+    "_fused_writing": dict,  # by method: its code may write into parameters
+    "_fused_withheld": frozenset,  # attributes that differ from model to model: each of `_parts` has its own
+    "_fused_own": NoneType,  # by model, values of attributes that differ, at once with the others; `own_values.py`
+    "_fused_numbers": frozenset,  # those of them that are numbers, and that its code may read
+    "_fused_making": bool,  # each model gets its own of the tensors that the code makes
+    "_fused_unsure": bool,  # its code may draw numbers in a way that makes it begin anew
+    "_fused_outward": NoneType,  # it refers to modules of the array that are not in it; None: not looked yet
+    "_fused_elsewhere": bool,  # its code may draw from Python's or NumPy's generators
+    "_fused_acts": bool,  # its code changes objects that modules hold
+    "_fused_acts_outside": bool,  # its last call that was looked at has changed something outside of the module
+    "_fused_looking": set,  # methods whose code may look at values in a branch that was not taken yet
+    "_fused_changed": dict,  # by method: buffers that its first run changed
+    "_fused_written": dict,  # by attribute: how often it was set from outside
+    "_fused_last": NoneType,  # attributes that were kept before the last call
+    "_fused_ranks": dict,  # of the tensors `[B, ...]` that it holds itself
+    "_fused_sparse": frozenset,  # attributes that are sparse buffers of each model
+}
+#: The names of these, and of one that is made late.
+INTERNAL = (*BEGIN, "_fused_draws")
+#: Attributes that are torch's or an array's, and no user's.
+NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
 
 
 def is_fused(module: Any) -> bool:

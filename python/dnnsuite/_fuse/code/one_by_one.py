@@ -17,8 +17,8 @@ from ..._torch import tree_flatten, tree_leaves, tree_unflatten
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, WritesShared, outside, state
 from ..hooks import counterparts
 from ..left_tensors import is_users_state, value_of_model
-from ..slices import tree as modules_of
-from .joined_outputs import OfEachModel, joined
+from ..single_model import tree as modules_of
+from .call_user_code import OfEachModel, joined
 from .plain_models import PlainModels, following, version_of
 
 _NUMBERS = (bool, int, float, complex, str)

@@ -18,8 +18,7 @@ import torch
 from ..module_copies import copied
 from .fused_attributes import ModuleCoverage, is_fused
 from .late_draws import CodeNames, names_in_code
-from .model_number import ModelNumber
-from .stand_in import StandIn, attributes_of, differing, elements, follow, is_its_attributes, stand_in
+from .stand_in import ModelNumber, StandIn, attributes_of, differing, elements, follow, is_its_attributes, stand_in
 
 _DEEP = 6  # containers and objects in one another
 _VALUES = (

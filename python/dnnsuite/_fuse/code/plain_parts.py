@@ -15,8 +15,15 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..comparison import same
 from ..hooks import counterparts, hooks_in, take_hooks
-from ..layer_settings import keep_settings, value_of_all
-from ..left_tensors import give_attributes, is_users_state, may_change_in_place, tensors_in, value_of_model
+from ..left_tensors import (
+    give_attributes,
+    is_users_state,
+    keep_settings,
+    may_change_in_place,
+    tensors_in,
+    value_of_all,
+    value_of_model,
+)
 from ..rebound import holds_module, tensors_held
 from ..single_model import parts_of
 from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused

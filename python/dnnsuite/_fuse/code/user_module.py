@@ -22,19 +22,17 @@ from ..hooks import hooks_so_far, remove_hooks_since
 from ..module_copies import copied
 from ..rebound import refers_outside, refuse_held_by
 from ..rules.table import settle_since
-from ..sparse_buffers import SparseBuffers
-from .call_user_code import enter
+from ..state import SparseBuffers
+from .call_user_code import enter, method_named
 from .checkpoints import start_anew
-from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
+from .draws import ONE_GENERATOR, drawing_alone, making
+from .epilogue_fusion import Sequential
+from .fused_attributes import BEGIN, NO_ATTRIBUTES, class_of_its_own
 from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
 from .late_draws import Code, may_look_later, may_write_parameters, reachable
-from .method_name import method_named
-from .model_number import ModelNumber
 from .one_by_one import ModelParts
 from .own_values import names_of_own, own_attributes, read_number, set_for_all, take_own
-from .per_model_factories import drawing_alone, making
-from .plain_draws import ONE_GENERATOR
-from .sequential import Sequential
+from .stand_in import ModelNumber
 
 
 class UserModule(SparseBuffers, OwnTensors):
@@ -42,27 +40,6 @@ class UserModule(SparseBuffers, OwnTensors):
 
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
-
-    _fused_B: int  # the models; the names are such that no user has them
-    _fused_report: ModuleCoverage
-    _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
-    _fused_making: bool  # each model gets its own of the tensors that the code makes
-    _fused_writing: dict[str, bool]  # by method: its code may write into parameters
-    _fused_looking: set[str]  # methods whose code may look at values in a branch that was not taken yet
-    _fused_changed: dict[str, tuple[str, ...]]  # by method: buffers that its first run changed
-    _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
-    _fused_elsewhere: bool  # its code may draw from Python's or NumPy's generators
-    _fused_acts: bool  # its code changes objects that modules hold
-    _fused_acts_outside: bool  # its last call that was looked at has changed something outside of the module
-    _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
-    _fused_last: LastKept
-    _fused_original: type[torch.nn.Module]
-    _fused_looks_up: bool  # its class finds attributes as torch's do
-    _fused_parts: Any  # `ModelParts`, once the models run one by one
-    _fused_withheld: frozenset[str]  # attributes that differ from model to model: each of `_parts` has its own
-    _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
-    _fused_outward: bool | None  # it refers to modules of the array that are not in it; None: not looked yet
-    _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
 
     def __init_subclass__(cls) -> None:
         """Leave out what the user's class does for those that derive from it, such as to note them."""
@@ -503,26 +480,11 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
+    module.__dict__.update({name: begin() for name, begin in BEGIN.items()})
     SparseBuffers._fused_take_sparse(module)  # type: ignore[arg-type]
     module.__dict__.update(
         _fused_B=B,
-        _fused_report=ModuleCoverage(),
         _fused_code=not getattr(original, "array_forward", False),
-        _fused_parts=None,
-        _fused_known=set(),
-        _fused_writing={},
-        _fused_withheld=frozenset(),
-        _fused_own=None,
-        _fused_numbers=frozenset(),
-        _fused_making=False,
-        _fused_unsure=False,
-        _fused_outward=None,
-        _fused_elsewhere=False,
-        _fused_acts=False,
-        _fused_acts_outside=False,
-        _fused_looking=set(),
-        _fused_changed={},
-        _fused_written={},
         _fused_last=LastKept(),
         _fused_ranks=ranks_of(module),
     )

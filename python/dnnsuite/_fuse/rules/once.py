@@ -14,7 +14,7 @@ from ..._torch import standard_gamma, tree_leaves, tree_map
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, state
 from ...nn.random_streams import FUNCTION_STREAM, pass_over
 from ...nn.sharing import is_frozen, own, spread
-from ..code.model_number import ModelNumber
+from ..code.stand_in import ModelNumber
 
 #: Functions whose results are no tensors to go on with, or that change what a tensor is; their rules answer.
 _OTHERS = frozenset([

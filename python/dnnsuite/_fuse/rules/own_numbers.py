@@ -18,7 +18,7 @@ from ..._torch import tree_flatten, tree_unflatten
 from ...nn import functional as ours
 from ...nn.model_tensor import ModelTensor, NotFusable, expanded, outside, wrap
 from ...ops.device import numbers
-from ..code.model_number import FLOATS, ModelNumber
+from ..code.stand_in import FLOATS, ModelNumber
 from .once import draws_numbers
 from .once import in_place as is_in_place
 from .table import CALLS_OURS, OF_OWN_NUMBERS, FunctionRule, before_writing, plain_name, settle, width_of

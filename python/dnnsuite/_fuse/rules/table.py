@@ -31,7 +31,7 @@ from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
 from ...nn.sharing import is_shared
 from ...ops.library import is_read_by_backward
-from ..code.model_number import ModelNumber
+from ..code.stand_in import ModelNumber
 from .once import IN_PLACE_OPERATORS, own_before_writing, shared_result
 from .once import in_place as in_place
 from .once import settle as settle
