@@ -25,15 +25,7 @@ from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
 from .code.user_module import make_user_module
 from .comparison import PROXIES, Comparison, differences, registered_in, same
-from .hooks import (
-    FORWARD_HOOKS,
-    bind_hooks,
-    counterparts,
-    hooked_inside,
-    refuse_backward_hooks,
-    refuse_gradient_hooks,
-    refuse_other_hooks,
-)
+from .hooks import FORWARD_HOOKS, bind_hooks, counterparts, hooked_inside, refuse_backward_hooks, refuse_other_hooks
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .left_tensors import value_of_model
 from .module_copies import copied
@@ -197,7 +189,6 @@ class Fusion:
         ):
             place = ".".join(filter(None, (path, together[0][0]))) or "the top"
             refuse_backward_hooks([part for _, part in together], place)
-            refuse_gradient_hooks([part for _, part in together], place)
         leaf = self._leaf(models, path) if self._is_whole(models) else None
         if leaf is not None:
             for old, new in counterparts(first, leaf).items():  # lists and the like may hold its tensors

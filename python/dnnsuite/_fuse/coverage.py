@@ -106,6 +106,16 @@ def notes(array: torch.nn.Module) -> list[tuple[str, Counter[str]]]:
     return [(report.alone, Counter(report.mapped)) for report in _reports(array)]
 
 
+def differ_by_numbers(array: torch.nn.Module) -> bool:
+    """Return True if models of a part run one by one, and its code reads numbers of tensors."""
+    return any(report.asked and bool(report.reason) for report in _reports(array))
+
+
+def asks_for_numbers(array: torch.nn.Module) -> bool:
+    """Return True if models that were shards of their own asked for numbers, which all at once may have no answer."""
+    return any(report.alone for report in _reports(array))
+
+
 def take_notes(array: torch.nn.Module, known: Sequence[tuple[str, Counter[str]]]) -> None:
     """Give the parts of `array` the `notes` of an equal one, whose recordings are replayed in their place."""
     for report, (alone, mapped) in zip(_reports(array), known, strict=True):

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -25,20 +27,14 @@ from .left_tensors import keeps_more, left_in, one_model, value_of_model
 from .module_copies import copied
 from .single_model import model_of, modules_below, tensors_of_each
 
-Structure = list[Any]
-
-_PLAIN = frozenset(
-    [
-        *(bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size),
-        *(torch.layout, torch.memory_format),
-    ]
-)
+_PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), list, tuple, dict, OrderedDict))
+_BY_TEXT = frozenset((torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format))
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _REGISTRIES = frozenset(vars(torch.nn.Module()))
 _READ_APART = frozenset(("_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"))
 _OF_A_LAYER = frozenset(("B", "_ranks", "_last_setting", "extra_attributes"))
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 #: Structure of each array, and of a model that was compared with it.
-_known: weakref.WeakKeyDictionary[Any, tuple[Structure, Structure]] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Any, tuple[bytes, bytes]] = weakref.WeakKeyDictionary()
 
 
 class FittingModel:
@@ -101,94 +97,79 @@ def remember(array: torch.nn.Module, root: torch.nn.Module, models: Sequence[tor
         _known[array] = own, first
 
 
-def structure_of(root: torch.nn.Module, array: bool = False) -> Structure | None:
-    """List all of a model, or of an `array`, that fuse compares; None if something in it can change unseen."""
+def structure_of(root: torch.nn.Module, array: bool = False) -> bytes | None:
+    """Describe all of a model, or of an `array`, that fuse compares; None if something in it can change unseen."""
+    modules, numbers = modules_below(root), dict[int, int]()
+    for _, module in modules:
+        for held in (module, *module._parameters.values(), *module._buffers.values()):
+            numbers.setdefault(id(held), len(numbers))  # what is in several places has one number
+    found = io.BytesIO()
     try:
-        return list(_Reader(root, array).parts())
+        _Structure(found, numbers).dump([_parts_of(path, module, array) for path, module in modules])
     except _Unknown:
         return None
+    return found.getvalue()
 
 
 class _Unknown(Exception):
     """Signal an attribute that is no plain value."""
 
 
-class _Reader:
-    """Reader of the structure of a model or an array."""
+class _Structure(pickle.Pickler):
+    """Pickler that writes numbers in place of tensors and modules."""
 
-    def __init__(self, root: torch.nn.Module, array: bool) -> None:
-        self._modules, self._array = modules_below(root), array
-        self._numbers: dict[int, int] = {}  # by id: what is in several places has one number
-        for _, module in self._modules:
-            for held in (module, *module._parameters.values(), *module._buffers.values()):
-                self._numbers.setdefault(id(held), len(self._numbers))
+    def __init__(self, file: io.BytesIO, numbers: dict[int, int]) -> None:
+        super().__init__(file, 4)
+        self._numbers = numbers
 
-    def parts(self) -> Iterator[Any]:
-        for path, module in self._modules:
-            if self._array and keeps_more(module):
-                raise _Unknown
-            yield path, type(module), [*self._tensors(module)], self._attributes(module)
-            yield [(name, self._number(child)) for name, child in module._modules.items()]
-            yield frozenset(module._non_persistent_buffers_set)
-
-    def _tensors(self, module: torch.nn.Module) -> Iterator[Any]:
-        shared = getattr(module, "shared_buffers", ())
-        for registry in (module._parameters, module._buffers):
-            for name, value in registry.items():
-                if value is None:
-                    yield name
-                    continue
-                if self._array and held_once(value):
-                    raise _Unknown
-                shape = value.shape[1:] if self._array and name not in shared else value.shape
-                kind = type(value), value.dtype, value.device, value.requires_grad
-                yield name, self._numbers[id(value)], shape, *kind
-        yield len(module._parameters)
-
-    def _attributes(self, module: torch.nn.Module) -> Any:
-        held = vars(module)
-        if any(held[name] for name in _REGISTRIES - _READ_APART if name in held):
-            raise _Unknown  # hooks
-        rule = type(module) if isinstance(module, ArrayModule) else RULES.get(type(module))
-        each = () if rule is None else rule.per_model_arguments()
-        if not isinstance(module, ArrayModule):
-            found: Any = [pair for pair in held.items() if pair[0] not in _REGISTRIES]
-            found = [pair for pair in found if not (self._array and pair[0].startswith("_fused_"))]
-        elif type(module).arguments_of.__func__ is not ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
-            found = [*type(module).arguments_of(module).items(), *held.get("extra_attributes", {}).items()]
-        else:
-            found = [pair for pair in held.items() if pair[0] not in _REGISTRIES | _OF_A_LAYER]
-            found = [pair for pair in found if not pair[0].startswith("_fused_")]
-        return [(name, self._of_each(value) if name in each else self._value(value)) for name, value in found]
-
-    def _of_each(self, value: Any) -> Any:
-        """Describe an argument that each model has its own value of."""
-        if type(value) is list and self._array:
-            value = value[0]
-        return float if type(value) is float else self._value(value)
-
-    def _value(self, value: Any) -> Any:
+    def persistent_id(self, value: Any) -> Any:
         kind = type(value)
         if kind in _PLAIN:
-            return kind, value
-        if kind in (list, tuple):
-            return kind, [self._value(part) for part in value]
-        if kind in (dict, OrderedDict):
-            return kind, [(self._value(key), self._value(part)) for key, part in value.items()]
-        if kind is weakref.ref:
-            return kind, self._number(value())
-        if isinstance(value, (torch.Tensor, torch.nn.Module)):
-            return kind, self._number(value)
-        if isinstance(value, _FUNCTIONS) and (value.__module__ or "").startswith("torch."):
-            return value
-        raise _Unknown
-
-    def _number(self, held: Any) -> int | None:
-        if held is None:
             return None
-        if id(held) not in self._numbers:
+        if kind in _BY_TEXT:
+            return repr(value)
+        if kind is weakref.ref:
+            return "ref", value()
+        if isinstance(value, type) or (isinstance(value, _FUNCTIONS) and (value.__module__ or "").startswith("torch.")):
+            return f"at {id(value)}"
+        if id(value) not in self._numbers:
             raise _Unknown
-        return self._numbers[id(held)]
+        return self._numbers[id(value)]
+
+
+def _parts_of(path: str, module: torch.nn.Module, array: bool) -> Any:
+    if array and keeps_more(module):
+        raise _Unknown
+    held: list[Any] = [list(module._modules.items()), sorted(module._non_persistent_buffers_set)]
+    shared = getattr(module, "shared_buffers", ())
+    for registry in (module._parameters, module._buffers):
+        for name, value in registry.items():
+            if value is not None and array and held_once(value):
+                raise _Unknown
+            shape = () if value is None else value.shape[1:] if array and name not in shared else value.shape
+            described = () if value is None else (type(value), value.dtype, value.device, value.requires_grad)
+            held.append((name, value, tuple(shape), described))
+        held.append(len(registry))
+    return path, type(module), held, _attributes(module, array)
+
+
+def _attributes(module: torch.nn.Module, array: bool) -> Any:
+    held = vars(module)
+    if any(held[name] for name in _REGISTRIES - _READ_APART if name in held):
+        raise _Unknown  # hooks
+    of_ours = isinstance(module, ArrayModule)
+    rule = type(module) if isinstance(module, ArrayModule) else RULES.get(type(module))
+    each = () if rule is None else rule.per_model_arguments()
+    if of_ours and type(module).arguments_of.__func__ is not ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
+        found = {**type(module).arguments_of(module), **held.get("extra_attributes", {})}
+    else:
+        left_out = _REGISTRIES | _OF_A_LAYER if of_ours else _REGISTRIES
+        found = {name: value for name, value in held.items() if name not in left_out}
+        found = {name: value for name, value in found.items() if not (array and name.startswith("_fused_"))}
+    for name in found.keys() & set(each):  # an argument that each model has its own value of
+        value = found[name][0] if type(found[name]) is list and array else found[name]
+        found[name] = "a float" if type(value) is float else value
+    return found
 
 
 def _joined(path: str, name: str) -> str:

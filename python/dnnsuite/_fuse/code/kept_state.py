@@ -92,7 +92,9 @@ class _Attributes:
         self.inside = set(map(id, modules))
         self.parameters = [p for module in modules for p in module._parameters.values() if p is not None]
         self.holders = [module for module in modules if is_fused(module)]
-        self.apart = [one for module in self.holders for one in _run_apart(module)]
+        plain = [parts.plain for module in self.holders if (parts := vars(module)["_fused_parts"]) is not None]
+        # What code of models that run one by one has set is in these.
+        self.apart = [one for each in plain if each is not None for model in each.models for one in model.modules()]
         self.kept = [keep_names(vars(module), _is_a_users) for module in (*self.holders, *self.apart)]
         values = [value for one in self.kept for value in one.parts]
         with hidden_from_modes():
@@ -106,7 +108,9 @@ class _Attributes:
                 each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)
             ]
         if objects and first:
-            self.kept.append(_keep_flags([p for p in self.parameters if p.is_leaf]))
+            leaves = [p for p in self.parameters if p.is_leaf]
+            write = lambda flags: [p.requires_grad_(flag) for p, flag in zip(leaves, flags, strict=True)]  # noqa: E731
+            self.kept.append(Kept(lambda: [p.requires_grad for p in leaves], write, lambda flags: ()))
         self.kept += [_keep_parts(vars(module)) for module in self.holders]
         self.guarded: Guards | None = None  # by these, which hold as long as nothing has changed
 
@@ -200,7 +204,7 @@ class KeptState:
                 (path, module, name, buffer, None if buffer is None else buffer.clone())
                 for path, module in found.named
                 for name, buffer in module._buffers.items()
-                if buffers is None or _joined(path, name) in buffers
+                if buffers is None or f"{path}.{name}".lstrip(".") in buffers
             ]
             written = [p for p in (found.parameters if parameters else ()) if not (again and is_frozen(p))]
             each = [p.data[:1] if is_shared(p) else p.data for p in written]  # the memory of one
@@ -231,7 +235,7 @@ class KeptState:
                     continue
                 other: Any = value  # None, and other tensors than before, are not compared
                 if not (now is buffer and type(now) is torch.Tensor and (now.is_meta or torch.equal(now, other))):
-                    found.append(_joined(path, name))
+                    found.append(f"{path}.{name}".lstrip("."))
         return found
 
     def put_back(self) -> None:
@@ -271,17 +275,6 @@ def in_capture() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _run_apart(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Yield the modules of models that run one by one in place of one: what their code has set is in these."""
-    parts: Any = vars(module)["_fused_parts"]
-    for model in () if parts is None or parts.plain is None else parts.plain.models:
-        yield from model.modules()
-
-
 def _keep_parts(held: dict[str, Any]) -> Kept:
     """Keep whether a module has models apart, and values that differ: models that a try has made go with it, for their
     code has run."""
@@ -297,14 +290,6 @@ def _keep_parts(held: dict[str, Any]) -> Kept:
             parts.plain = plain
 
     return Kept(read, write, lambda content: (), held if held["_fused_parts"] is None else None)
-
-
-def _keep_flags(parameters: list[Any]) -> Kept:
-    def write(flags: list[bool]) -> None:
-        for parameter, flag in zip(parameters, flags, strict=True):
-            parameter.requires_grad_(flag)
-
-    return Kept(lambda: [p.requires_grad for p in parameters], write, lambda flags: ())
 
 
 def note_written(module: Any, name: str) -> None:
@@ -334,8 +319,10 @@ class KeptOutside:
             code.outside = _Outside(code)
         kept = code.outside.kept({base for module in root.modules() for base in type(module).__mro__})
         values = [*code.outside.defaults, *(value for one in kept for value in one.parts)]
-        values += _held_by_methods(arguments)
-        modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
+        owners = [attribute_of(value, "__self__") for value in arguments]  # such as the list of `outputs.append`
+        values += [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
+        others = [one for one in values if isinstance(one, torch.nn.Module) and is_fused(one)]
+        modules = {id(one): one for one in others if id(one) not in inside}.values()
         kept += [keep_names(vars(one), _is_a_users) for one in modules]
         values += [value for one in kept[-len(modules) :] for value in one.parts] if modules else []
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
@@ -403,10 +390,6 @@ def _kept_of_class(kind: type, names: set[str]) -> set[str]:
     return chosen
 
 
-def _is_outside(value: Any, inside: set[int]) -> bool:
-    return isinstance(value, torch.nn.Module) and is_fused(value) and id(value) not in inside
-
-
 def contents_in(modules: Iterable[torch.nn.Module]) -> Contents:
     """Keep what the users' attributes of modules hold."""
     return contents_of(v for one in modules for name, v in vars(one).items() if _is_a_users(name, v))
@@ -432,12 +415,6 @@ def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
             waiting += value
         elif type(value) is dict:
             waiting += value.values()
-
-
-def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
-    """List the objects of which methods are among arguments, such as the list of `outputs.append`."""
-    owners = (attribute_of(value, "__self__") for value in arguments)
-    return [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
 
 
 _LARGE = 2**16  # elements of a tensor that is not copied

@@ -283,19 +283,9 @@ class PlainModels:
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def refusal(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """Explain why a loop over plain models does not compute what the array must; an empty string if it does."""
-        return self.seen(args, kwargs).refusal
-
-    def known_refusal(self, args: Sequence[Any]) -> str | None:
-        """Return what `refusal` said of earlier calls of the kind; None before the first."""
-        seen = self._seen.get(self._kind_of(args))
-        return None if seen is None else seen.refusal
-
-    def has_side_effects(self, args: Sequence[Any]) -> bool:
-        """Return True if a call with `args`, which was looked at, sets attributes or has hooks."""
-        seen = self._seen.get(self._kind_of(args))
-        return seen is not None and seen.acts
+    def known(self, args: Sequence[Any]) -> Seen | None:
+        """Return what earlier calls of the kind of `args` do; None before the first."""
+        return self._seen.get(self._kind_of(args))
 
     @property
     def may_act(self) -> bool:
@@ -324,7 +314,8 @@ class PlainModels:
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
             return "an argument is not a tensor"
-        if any(map(_remembers, self.models[0].modules())):
+        held = (value for module in self.models[0].modules() for value in vars(module).values())
+        if any(isinstance(value, types.FunctionType) and keeps_state(value) for value in held):  # of a copy, too
             return "it holds a function that remembers earlier calls"
         return ""
 
@@ -339,7 +330,7 @@ class PlainModels:
         outside = KeptOutside(model, reachable(model, method_named(args)), [*args, *kwargs.values()])
         if outside.unknown:
             return f"its code can reach a {outside.unknown}, which a trial would move on"
-        own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
+        own_args, own_kwargs = tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, (args, kwargs))
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         parameters = list(model.parameters())
         before = list(map(version_of, given)), list(map(version_of, parameters))
@@ -388,7 +379,10 @@ class PlainModels:
         for path, module in model.named_modules():
             if any(path == name or path.startswith(f"{name}.") for name in apart):
                 continue
-            if module._forward_hooks or module._forward_pre_hooks or _differ(before[path], vars(module)):
+            old, now = before[path], vars(module)
+            if module._forward_hooks or module._forward_pre_hooks or old.keys() != now.keys():
+                return True
+            if any(old[name] is not value for name, value in now.items()):
                 return True
         return False
 
@@ -471,16 +465,3 @@ _UNSEEN = Seen(writes_arguments=False, draws=False)
 def version_of(tensor: torch.Tensor) -> int:
     """Count the writes into a tensor; 0 if nobody counts them."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _cloned(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _remembers(module: torch.nn.Module) -> bool:
-    """Return True for a module with a function that a call of a copy would change, too."""
-    return any(isinstance(held, types.FunctionType) and keeps_state(held) for held in vars(module).values())
-
-
-def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return before.keys() != after.keys() or any(before[name] is not value for name, value in after.items())
