@@ -174,7 +174,8 @@ def chosen_parts(model: torch.nn.Module, unfused: Unfused) -> frozenset[int]:
         names = [name for name, part in parts.items() if unfused(name, part)]
     else:
         names = _matching(parts, [unfused] if isinstance(unfused, str) else unfused)
-    outermost = [name for name in names if not any(_is_above(other, name) for other in names)]
+    below = {name: f"{name}." if name else "" for name in names}  # how the names of its parts begin
+    outermost = [name for name in names if not any(name != one and name.startswith(below[one]) for one in names)]
     return frozenset(id(part) for name in outermost for part in _called(parts[name]))
 
 
@@ -192,10 +193,6 @@ def _matching(parts: dict[str, torch.nn.Module], patterns: Iterable[str]) -> lis
             raise InvalidArgument(f"unfused={pattern!r} matches no module of the models; the nearest are {there}")
         found |= dict.fromkeys(names)
     return list(found)
-
-
-def _is_above(name: str, other: str) -> bool:
-    return name != other and (name == "" or other.startswith(f"{name}."))
 
 
 def _called(part: torch.nn.Module) -> Iterable[torch.nn.Module]:

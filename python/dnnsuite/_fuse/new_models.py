@@ -225,7 +225,9 @@ class EditedAttributes:
         if self._unlike:
             for module in filter(is_fused, self._root.modules()):
                 module._fused_known.clear()  # code that reads what differs now may have to begin anew
-            apart = any(map(_have_own, map(self._root.get_submodule, self._read)))
+            read = list(map(self._root.get_submodule, self._read))
+            # Models with values of their own, or with tensors that a forward has left.
+            apart = any(vars(one).get("_fused_own") or next(left_in(one), None) is not None for one in read)
             self._models = {slot: model_of(self._root, slot) for slot in sorted((kept if apart else set()) | {0})}
 
     def follow(self, module: Any, path: str) -> None:
@@ -273,8 +275,3 @@ class EditedAttributes:
         memo = counterparts(model, self._root)
         held = vars(model.get_submodule(path))
         return {name: value_of_model(held[name], 0, memo) for name in names if name in held}
-
-
-def _have_own(module: torch.nn.Module) -> bool:
-    """Return True if the models of a module have values of their own, or tensors that a forward has left."""
-    return bool(vars(module).get("_fused_own")) or any(True for _ in left_in(module))

@@ -159,10 +159,6 @@ _OURS: dict[type[torch.nn.Module], Callable[[Any, torch.Tensor], torch.Tensor]] 
 }
 
 
-def _is_ours(module: Any) -> bool:
-    return type(module) in _OURS and has_torchs_forward(module) and not _hooked(module)
-
-
 class Sequential(OwnTensors, torch.nn.Sequential):
     """Container with the parts of the user's Sequential."""
 
@@ -190,18 +186,15 @@ class Sequential(OwnTensors, torch.nn.Sequential):
             if wanted is not None and wanted[0] in module.activations:
                 x = module.activated(x, *wanted)
                 place += 1
-            elif _writes_into_its_input(module):
+            elif getattr(module, "inplace", False) and not isinstance(module, ArrayModule):
                 x = _written(module, x)
-            elif type(x) is torch.Tensor and _is_ours(module):
+            elif (
+                type(x) is torch.Tensor and type(module) in _OURS and has_torchs_forward(module) and not _hooked(module)
+            ):
                 x = _OURS[type(module)](module, x)
             else:
                 x = module(x)
         return x
-
-
-def _writes_into_its_input(module: torch.nn.Module) -> bool:
-    """Return True for an activation of torch's in place."""
-    return bool(getattr(module, "inplace", False)) and not isinstance(module, ArrayModule)
 
 
 def _written(activation: Any, x: Any) -> Any:

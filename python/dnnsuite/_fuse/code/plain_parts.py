@@ -115,7 +115,7 @@ class Part:
         if not isinstance(self.module, ArrayModule):
             names = [name for name, value in vars(self.owners[0]).items() if isinstance(value, PLAIN_VALUES)]
             values = {name: [vars(one).get(name) for one in self.owners] for name in names if name not in NO_ATTRIBUTES}
-            return {name: own for name, own in values.items() if not _all_agree(own)}
+            return {name: own for name, own in values.items() if not all(_agree(own[0], one) for one in own)}
         now, arguments = self._settings_now(), self._arguments_now()
         found = zip(self._names(), zip(*self._settings, strict=True), zip(*now, strict=True), strict=True)
         return {
@@ -270,10 +270,6 @@ class Part:
 
 def _agree(a: Any, b: Any) -> bool:
     return a is b or (isinstance(b, PLAIN_VALUES) and type(a) is type(b) and bool(a == b))
-
-
-def _all_agree(values: list[Any]) -> bool:
-    return all(_agree(values[0], one) for one in values)
 
 
 def _in_a_layer(name: str, value: Any) -> bool:

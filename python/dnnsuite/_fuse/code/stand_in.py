@@ -100,16 +100,13 @@ def _computing(function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
     return own, reflected
 
 
-def _comparing(function: Callable[[Any, Any], bool]) -> Any:
-    return lambda self, other: self._agreed(function, other)
-
-
 for _name in ("add", "sub", "mul", "truediv", "pow"):
     _own, _reflected = _computing(getattr(operator, _name))
     setattr(ModelNumber, f"__{_name}__", _own)
     setattr(ModelNumber, f"__r{_name}__", _reflected)
 for _name in ("lt", "le", "gt", "ge", "eq"):
-    setattr(ModelNumber, f"__{_name}__", _comparing(getattr(operator, _name)))
+    _agrees = functools.partialmethod(ModelNumber._agreed, getattr(operator, _name))
+    setattr(ModelNumber, f"__{_name}__", _agrees)
 
 
 def _refuse(kind: Any, names: str) -> None:

@@ -363,7 +363,10 @@ class UserModule(SparseBuffers, OwnTensors):
             written = self.__dict__.get("_fused_written", {})
             self.__dict__["_fused_written"] = {**written, name: written.get(name, 0) + 1}
             set_for_all(self, name, value)
-            self._fused_set_in_models(name)
+            parts = self._fused_parts
+            if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
+                parts.forget(name)  # plain models follow by themselves, as a loop over models would
+                self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __delattr__(self, name: str) -> None:
         refuse_deletion(self, name)  # type: ignore[arg-type]
@@ -376,13 +379,6 @@ class UserModule(SparseBuffers, OwnTensors):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copies_of_shared(self, memo)  # type: ignore[arg-type]
         return copied(self, memo)
-
-    def _fused_set_in_models(self, name: str) -> None:
-        """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
-        parts = self._fused_parts
-        if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
-            parts.forget(name)  # plain models follow by themselves
-            self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _bare, (self._fused_original,), self.__dict__
@@ -440,13 +436,8 @@ def user_module_class(original: Any) -> Any:
         }
         if original in _COLLECTIONS:
             body["__init__"] = _be_plain
-        _classes[original] = _meta_of(original)(original.__name__, (original, UserModule), body)
+        _classes[original] = _meta(type(original))(original.__name__, (original, UserModule), body)
     return _classes[original]
-
-
-def _meta_of(original: Any) -> Any:
-    own: Any = type(original)
-    return _meta(own)
 
 
 @functools.lru_cache(maxsize=64)
