@@ -25,7 +25,7 @@ from ..nn.model_tensor import ModelTensor
 from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import same
 from .hooks import counterparts
-from .module_copies import copied
+from .module_copies import all_in, copied
 
 _NAME = "_fused_set"  # attribute of a layer: by name, the layer's value and one of each model
 
@@ -120,18 +120,13 @@ def keeps_more(module: torch.nn.Module) -> bool:
     return apart or bool(settings_of(module)) or any(True for _ in left_in(module))
 
 
-def tensors_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Yield a tensor, or those in a container or an object, and in such in there."""
-    if isinstance(value, torch.Tensor):
-        yield value
-        return
-    seen = set() if seen is None else seen
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    for part in parts_inside(value):
-        if type(part) not in _PLAIN_TYPES:
-            yield from tensors_in(part, seen)
+    return (one for one in all_in(value, _no_numbers) if isinstance(one, torch.Tensor))
+
+
+def _no_numbers(value: Any) -> list[Any]:
+    return [part for part in parts_inside(value) if type(part) not in _PLAIN_TYPES]
 
 
 def parts_inside(value: Any) -> Iterable[Any]:

@@ -23,7 +23,7 @@ import operator
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -67,17 +67,16 @@ def held_by(value: Any) -> tuple[Any, ...]:
     return tuple(value.values()) if kind is dict else ()
 
 
-def tensors_and_modules_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.nn.Module | torch.Tensor]:
-    """Yield the tensors and modules that a function, bound method, partial or collection holds."""
-    seen = set() if seen is None else seen
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, (torch.nn.Module, torch.Tensor)):
-        yield value
-    else:
-        for part in held_by(value):
-            yield from tensors_and_modules_in(part, seen)
+def all_in(value: Any, parts: Callable[[Any], Iterable[Any]] = held_by) -> Iterator[Any]:
+    """Yield a value and all that is in it by `parts`, each once and in order; not what tensors and modules hold."""
+    waiting, seen = [value], dict[int, Any]()  # which keeps them alive: no other object may get an id of these
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            yield one
+            if type(one) in PROXIES or not isinstance(one, (torch.nn.Module, torch.Tensor)):
+                waiting += reversed(list(parts(one)))
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -186,7 +185,7 @@ class _Copy:
 
     def _leads(self, value: Any) -> bool:
         """Return True if a function, or what it holds, holds a module that is copied."""
-        modules = (one for one in tensors_and_modules_in(value) if isinstance(one, torch.nn.Module))
+        modules = (one for one in all_in(value) if isinstance(one, torch.nn.Module))
         return any(id(one) in self._memo or id(one) in self._inside or self._is_array(one) for one in modules)
 
     def _is_array(self, module: torch.nn.Module) -> bool:
@@ -240,9 +239,6 @@ class _Copy:
         """Copy the handle of a hook, unless its module is no more."""
         return value if value.hooks_dict_ref() is None else self._object(value)
 
-    def _items(self, value: Any) -> dict[Any, Any]:
-        return {self.of(key): self.of(part) for key, part in value.items()}
-
     def _object(self, value: Any) -> Any:
         """Copy by the class's `__deepcopy__`, else by the protocol of pickle."""
         kind: Any = type(value)
@@ -278,7 +274,10 @@ _WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
     (PROXIES, _Copy._proxy),
     (_WEAK_DICTIONARIES, _Copy._weak_dictionary),
     (RemovableHandle, _Copy._handle),
-    (types.MappingProxyType, lambda copy, value: types.MappingProxyType(copy._items(value))),
+    (
+        types.MappingProxyType,
+        lambda copy, value: types.MappingProxyType({copy.of(key): copy.of(part) for key, part in value.items()}),
+    ),
 )
 
 

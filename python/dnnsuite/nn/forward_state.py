@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .._torch import innermost_function_mode
@@ -56,6 +58,16 @@ class _State(threading.local):
         self.checkpointed = False  # one of torch's checkpoints was called, by whatever code
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
         self.written: list[tuple[Any, str, Any]] = []  # (module, attribute, value before) of what code has set
+
+    @contextmanager
+    def having(self, **values: Any) -> Iterator[None]:
+        """Context manager: these attributes have other values inside."""
+        before = {name: getattr(self, name) for name in values}
+        vars(self).update(values)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
 
 
 state = _State()

@@ -43,11 +43,9 @@ class _Part:
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        before = {name: getattr(state, name) for name in self._held}
         mark = len(state.pending)
-        vars(state).update(self._held)
         try:
-            with torchs_checkpoints, repeated(self._tape), self._mode_again():
+            with state.having(**self._held), torchs_checkpoints, repeated(self._tape), self._mode_again():
                 yield
                 settle_since(mark)
         except NotFusable as error:
@@ -57,7 +55,6 @@ class _Part:
             ) from error
         finally:
             del state.pending[mark:]
-            vars(state).update(before)
             if isinstance(self._mode, StreamDraws):
                 self._mode.taken()
 

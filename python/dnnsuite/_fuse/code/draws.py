@@ -215,15 +215,11 @@ def _tell_of_shared_numbers(owner: torch.nn.Module) -> None:
 @contextmanager
 def making(memory: bool) -> Iterator[None]:
     """Context manager: `PerModelMode`, unless an outer one does as much."""
-    before, mode = state.making, state.mode
-    state.making = max(before, 2 if memory else 1)
-    if mode is None:
-        state.mode = PerModelMode()
-    try:
-        with state.mode if mode is None else nullcontext():  # the outer one does more from now on
+    outer = state.mode  # which does more from now on
+    mode = PerModelMode() if outer is None else outer
+    with state.having(making=max(state.making, 2 if memory else 1), mode=mode):
+        with mode if outer is None else nullcontext():
             yield
-    finally:
-        state.making, state.mode = before, mode
 
 
 #: Why models run one by one whose code draws from torch's generator for a tensor of no model.
@@ -273,13 +269,8 @@ class StreamDraws(TorchFunctionMode):
     @contextmanager
     def on(self) -> Iterator[StreamDraws]:
         """Context manager: code of the model runs inside."""
-        before = state.mode, state.random, state.wary
-        state.mode, state.random, state.wary = self, self._random, False
-        try:
-            with self:
-                yield self
-        finally:
-            state.mode, state.random, state.wary = before
+        with state.having(mode=self, random=self._random, wary=False), self:
+            yield self
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -318,17 +309,14 @@ def as_of_one(call: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> An
 
     out = {"out": kwargs["out"]} if kwargs.get("out") is not None else {}
     args, kwargs = tree_map(put_in, (args, {name: value for name, value in kwargs.items() if name not in out}))
-    before, mark = (state.B, state.making), len(state.pending)
-    state.B, state.making = 1, 1
-    try:
+    mark = len(state.pending)
+    with state.having(B=1, making=1):
         result = call(*args, **kwargs, **out)
         settle_since(mark)
         for tensor, one, value in given:
             if one.value is not value:  # written, as another tensor
                 tensor.copy_(one.value.squeeze(0))
         return tree_map(take_out, result)
-    finally:
-        state.B, state.making = before
 
 
 class _OfOne:

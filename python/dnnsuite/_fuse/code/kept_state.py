@@ -8,10 +8,9 @@ model inside of code for all models.
 from __future__ import annotations
 
 import collections
-import functools
 import random
 import types
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,7 +18,6 @@ import numpy as np
 import torch
 
 from ..._C import Guards
-from ..._code import content_of
 from ..._state import Contents, Kept, attribute_of, keep_bindings, keep_cell, keep_contents, keep_names
 from ..._torch import dispatch_modes, hidden_from_modes
 from ...nn.forward_state import state
@@ -28,6 +26,7 @@ from ...nn.random_streams import FUNCTION_STREAM, settle_draws
 from ...ops.shared import is_frozen, is_shared
 from ..hooks import HOOKS, hooks_in
 from ..left_tensors import OPAQUE
+from ..module_copies import all_in, held_by
 from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .late_draws import Code, is_followed, names_in
 
@@ -312,7 +311,8 @@ class KeptOutside:
 
     def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
-        given = list(_functions_in(arguments))
+        held = all_in(list(arguments), lambda one: [attribute_of(one, "__func__"), *held_by(one)])
+        given = [one for one in held if isinstance(one, types.FunctionType)]
         if given:  # the arguments are no part of what the code is
             code = Code([*code, *((one, names_in(one)) for one in given)])
         if code.outside is None:
@@ -397,24 +397,6 @@ def contents_in(modules: Iterable[torch.nn.Module]) -> Contents:
 
 def _is_a_users(name: str, value: Any) -> bool:
     return name not in NO_ATTRIBUTES and not name.startswith("_fused_")
-
-
-def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
-    """Yield the Python functions among arguments, and those that they close over."""
-    waiting, seen = list(arguments), set[int]()
-    while waiting:
-        value = waiting.pop()
-        value = attribute_of(value, "__func__", value)
-        if isinstance(value, functools.partial):
-            waiting += [value.func, *value.args, *value.keywords.values()]
-        elif isinstance(value, types.FunctionType) and id(value) not in seen:
-            seen.add(id(value))
-            yield value
-            waiting += [content_of(cell) for cell in value.__closure__ or ()]
-        elif type(value) in (list, tuple):
-            waiting += value
-        elif type(value) is dict:
-            waiting += value.values()
 
 
 _LARGE = 2**16  # elements of a tensor that is not copied

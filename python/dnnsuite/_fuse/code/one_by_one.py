@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -126,7 +125,7 @@ class ModelParts:
         leaves, spec = tree_flatten((args, kwargs))
         parts = [_parts_of(leaf) for leaf in leaves]
         random = state.random
-        with outside(), _outside_of_arrays():
+        with outside(), state.having(random=None):  # a checkpoint, for example, finds no forward of an array
             plain = self.plain_models()
             if not plain.complete:
                 raise Refused(f"{type(plain.models[0]).__name__} holds a parameter that is none of its array's")
@@ -172,16 +171,6 @@ class ModelParts:
         """Return the plain models; make them again if the array has changed in a way that they cannot follow."""
         self.plain = following(self.plain, self.module, self.module._fused_B)
         return self.plain
-
-
-@contextmanager
-def _outside_of_arrays() -> Iterator[None]:
-    """Context manager: code that asks for the array's forward, such as a checkpoint, finds none."""
-    before, state.random = state.random, None
-    try:
-        yield
-    finally:
-        state.random = before
 
 
 def _has_parts_of_its_own(leaf: ModelTensor) -> bool:
