@@ -21,7 +21,6 @@ from ..nn.sharing import copies_of_shared
 from .code.epilogue_fusion import Sequential
 from .code.fused_attributes import ASKED, is_fused
 from .code.late_draws import CodeNames, names_in_code, written_names
-from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, numbers_among
 from .code.user_module import make_user_module
 from .comparison import PROXIES, Comparison, differences, registered_in, same
@@ -149,8 +148,7 @@ class Fusion:
             {name: value_of_model(vars(model)[name], 0, memo) for name in unlike if name in vars(model)}
             for model, memo in zip(models, self._memos_of_models, strict=True)
         ]
-        module._fused_parts = ModelParts(module, begin)
-        module._fused_withhold(unlike)
+        module._fused_set_apart(begin, unlike, "")
 
     @functools.cached_property
     def _memos_of_models(self) -> list[dict[int, Any]]:

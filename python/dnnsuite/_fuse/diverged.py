@@ -13,7 +13,7 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
-from .code.one_by_one import ModelParts, plain_models_of
+from .code.one_by_one import plain_models_of
 from .code.own_values import names_of_own, own_attributes
 from .code.stand_in import StandIn
 from .comparison import same
@@ -305,8 +305,7 @@ def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) 
             begin.append(
                 own_attributes(module, number, {}) | {n: value_of_model(v, index, memo) for n, v in given.items()}
             )
-        module._fused_parts = ModelParts(module, begin)
-        module._fused_withhold(names)
+        module._fused_set_apart(begin, names, "")
     module._fused_own = None
     report = module._fused_report
     report.reason = report.reason or f"its code makes models differ in {min(names)}"

@@ -18,7 +18,6 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_once
 from .code.fused_attributes import is_fused
-from .code.one_by_one import ModelParts
 from .code.own_values import StandIns, give_own, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
 from .hooks import counterparts
@@ -261,9 +260,7 @@ class EditedAttributes:
         if not isinstance(module, UserModule):
             make_user_module(module, len(self._slots))
         begin = [self._own_at(module, path, names, slot, source) for slot, source in enumerate(self._slots)]
-        module._fused_parts, module._fused_own = ModelParts(module, begin), None
-        module._fused_withhold(names)
-        module._fused_report.reason = module._fused_report.reason or f"models differ in {sorted(names)[0]}"
+        module._fused_set_apart(begin, names, f"models differ in {min(names)}")
 
     def _own_at(self, module: Any, path: str, names: Set[str], slot: int, source: int | None) -> dict[str, Any]:
         """Copy the attributes that the model which gets `slot` has of its own in `module`, at `path`."""

@@ -14,7 +14,7 @@ from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_by
 from ..ops.torch_on_arrays import forget
 from .code.epilogue_fusion import Sequential
-from .code.fused_attributes import INTERNAL, ModuleCoverage, bare_class, class_of_its_own, is_fused
+from .code.fused_attributes import INTERNAL, bare_class, class_of_its_own, is_fused
 from .code.lent_parameters import put_at
 from .code.own_values import own_attributes
 from .hooks import FORWARD_HOOKS, bind_hooks, counterparts
@@ -143,17 +143,12 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
         if found:
             narrow_settings(module, found, range(start, start + length))
         parts = module.__dict__.get("_fused_parts")
-        if parts is not None and length == 1 and module.__dict__["_fused_withheld"]:
-            _be_its_model(module, parts)
+        withheld = module.__dict__.get("_fused_withheld")
+        if parts is not None and length == 1 and withheld:  # the part has what this model has of its own
+            own, modules = parts.attributes(0, module), list(module.modules())
+            own.update({name: value_in_array_of_one(own[name], modules) for name in withheld & own.keys()})
+            module._fused_restore(own)  # type: ignore[operator]
     return part
-
-
-def _be_its_model(module: Any, parts: Any) -> None:
-    """Give a part of an array of one the attributes that this model has of its own."""
-    own, modules = parts.attributes(0, module), list(module.modules())
-    own.update({name: value_in_array_of_one(own[name], modules) for name in module._fused_withheld & own.keys()})
-    module._fused_report = ModuleCoverage()
-    module._fused_restore(own)
 
 
 def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:

@@ -43,34 +43,24 @@ from ..rules.table import interpret, settle_since
 from .kept_state import torch_generators
 from .late_draws import analysed_once, names_other_generators, names_that_draw, reachable
 
-_MEMORY = frozenset(
-    [
-        *(getattr(torch, f"{name}{like}") for name in ("empty", "zeros", "ones", "full") for like in ("", "_like")),
-        *(getattr(torch.Tensor, f"new_{name}") for name in ("empty", "zeros", "ones", "full")),
-        *(torch.arange, torch.eye, torch.linspace, torch.logspace, torch.tensor),
-        *(torch.clone, torch.Tensor.clone),
-    ]
-)
-_DRAWN = frozenset(
-    [
-        *(getattr(torch, name) for name in ("rand", "randn", "rand_like", "randn_like", "randint", "randperm")),
-        *(getattr(torch, name) for name in ("normal", "bernoulli", "multinomial", "poisson", "binomial")),
-        *(torch.Tensor.bernoulli, torch.Tensor.multinomial, sample_dirichlet),
-    ]
-)
-_DRAWN_INTO = frozenset(
-    getattr(torch.Tensor, f"{name}_")
-    for name in ("normal", "uniform", "exponential", "bernoulli", "random", "geometric", "log_normal", "cauchy")
-)
+
+def _functions(home: Any, names: str, end: str = "") -> frozenset[Any]:
+    return frozenset(getattr(home, f"{name}{end}") for name in names.split())
+
+
 _ATTENTION = torch.nn.functional.scaled_dot_product_attention
-_DROPPING = frozenset(
-    [
-        *(getattr(torch.nn.functional, f"{kind}dropout") for kind in ("", "alpha_", "feature_alpha_")),
-        *(getattr(torch.nn.functional, f"dropout{dimension}d") for dimension in (1, 2, 3)),
-        *(torch.nn.functional.rrelu, torch.nn.functional.gumbel_softmax, torch.dropout, standard_gamma),
-        _ATTENTION,
-    ]
+_MEMORY = (
+    _functions(torch, "empty zeros ones full empty_like zeros_like ones_like full_like arange eye linspace logspace")
+    | _functions(torch.Tensor, "new_empty new_zeros new_ones new_full clone")
+    | {torch.tensor, torch.clone}
 )
+_DRAWN = _functions(
+    torch, "rand randn rand_like randn_like randint randperm normal bernoulli multinomial poisson binomial"
+) | {torch.Tensor.bernoulli, torch.Tensor.multinomial, sample_dirichlet}
+_DRAWN_INTO = _functions(torch.Tensor, "normal uniform exponential bernoulli random geometric log_normal cauchy", "_")
+_DROPPING = _functions(
+    torch.nn.functional, "dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d rrelu"
+) | {torch.nn.functional.gumbel_softmax, torch.dropout, standard_gamma, _ATTENTION}
 _LIKE = {torch.rand_like: torch.rand, torch.randn_like: torch.randn}
 
 
@@ -217,9 +207,9 @@ def making(memory: bool) -> Iterator[None]:
     """Context manager: `PerModelMode`, unless an outer one does as much."""
     outer = state.mode  # which does more from now on
     mode = PerModelMode() if outer is None else outer
-    with state.having(making=max(state.making, 2 if memory else 1), mode=mode):
-        with mode if outer is None else nullcontext():
-            yield
+    entered = mode if outer is None else nullcontext()
+    with state.having(making=max(state.making, 2 if memory else 1), mode=mode), entered:
+        yield
 
 
 #: Why models run one by one whose code draws from torch's generator for a tensor of no model.

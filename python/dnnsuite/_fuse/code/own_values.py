@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..module_copies import copied
-from .fused_attributes import ModuleCoverage, is_fused
+from .fused_attributes import is_fused
 from .late_draws import CodeNames, names_in_code
 from .stand_in import ModelNumber, StandIn, attributes_of, differing, elements, follow, is_its_attributes, stand_in
 
@@ -155,8 +155,6 @@ def take_own(array: torch.nn.Module) -> bool:
     memo: dict[int, Any] = {}
     for part in array.modules():
         if is_fused(part) and part.__dict__["_fused_own"] is not None:
-            own = own_attributes(part, 0, memo)
-            part.__dict__.update(_fused_report=ModuleCoverage(), _fused_own=None)
-            part._fused_restore(own)  # type: ignore[operator]
+            part._fused_restore(own_attributes(part, 0, memo))  # type: ignore[operator]
             found = True
     return found

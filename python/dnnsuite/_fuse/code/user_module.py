@@ -27,7 +27,7 @@ from .call_user_code import enter, method_named
 from .checkpoints import start_anew
 from .draws import ONE_GENERATOR, drawing_alone, making
 from .epilogue_fusion import Sequential
-from .fused_attributes import BEGIN, NO_ATTRIBUTES, class_of_its_own
+from .fused_attributes import BEGIN, NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
 from .late_draws import Code, may_look_later, may_write_parameters, reachable
 from .one_by_one import ModelParts
@@ -285,7 +285,11 @@ class UserModule(SparseBuffers, OwnTensors):
         if self._fused_parts is None:
             if self._fused_B == 1 and take_own(self):  # type: ignore[arg-type]
                 return self(*args, **kwargs)
-            self._fused_parts = self._fused_with_own() or ModelParts(self)
+            if self._fused_own is None:
+                self._fused_parts = ModelParts(self)
+            else:  # values of their own, which code has read
+                begin = [own_attributes(self, index, {}) for index in range(self._fused_B)]
+                self._fused_set_apart(begin, names_of_own(self), "")
         begin = time.perf_counter()
         with drawing_alone():
             output = self._fused_parts(args, kwargs)
@@ -293,15 +297,11 @@ class UserModule(SparseBuffers, OwnTensors):
         self._fused_report.calls += 1
         return output
 
-    def _fused_with_own(self) -> ModelParts | None:
-        """Models that run one by one with values of their own, which code has read; None if it has not."""
-        names = names_of_own(self)
-        if self._fused_own is None:
-            return None
-        begin = [own_attributes(self, index, {}) for index in range(self._fused_B)]
-        self._fused_own = None
+    def _fused_set_apart(self, begin: list[dict[str, Any]], names: Iterable[str], reason: str) -> None:
+        """Run the models one by one, for a `reason`; each begins with its own of the attributes `names`."""
+        self._fused_parts, self._fused_own = ModelParts(self, begin), None
         self._fused_withhold(names)
-        return ModelParts(self, begin)
+        self._fused_report.reason = self._fused_report.reason or reason
 
     def _fused_withhold(self, names: Iterable[str]) -> None:
         """Take away attributes that differ: code for all models must not see those of the first."""
@@ -311,8 +311,8 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_restore(self, attributes: dict[str, Any]) -> None:
         """Make this the module of one model, with `attributes` of its own."""
-        self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None)
-        self._fused_report.reason = ""
+        self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None, _fused_own=None)
+        self.__dict__["_fused_report"] = ModuleCoverage()
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
