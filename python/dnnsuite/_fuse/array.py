@@ -106,9 +106,13 @@ class Array(SharedState, torch.nn.Module):
             memory.hold_while(self)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
-        if self._shares:
+        as_it_is, shares, _ = self._looked_up
+        if shares:
             own_what_trains(self._root)
-        if (self.B == 1 or not self._shares) and self._runs_as_it_is:
+            as_it_is = self.B == 1 and self._looked_up[0]
+        if as_it_is and not any(
+            m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
+        ):
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
 
@@ -120,21 +124,9 @@ class Array(SharedState, torch.nn.Module):
         return found
 
     @property
-    def _runs_as_it_is(self) -> bool:
-        """True if every part is a layer of `dnnsuite.nn`, so that no tensor has to be wrapped as one model's."""
-        return self._looked_up[0] and not any(
-            m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
-        )
-
-    @property
-    def _shares(self) -> bool:
-        """True if some state is held once for all models; results of it alone are then computed once."""
-        return self._looked_up[1]
-
-    @property
     def _looked_up(self) -> tuple[bool, bool, frozenset[Any]]:
-        """(every part is a layer of `dnnsuite.nn`, some state is held once, torch's classes of layers), looked up
-        once."""
+        """(every part is a layer of `dnnsuite.nn`, so that no tensor has to be wrapped as one model's; some state is
+        held once, so that results of it alone are computed once; torch's classes of layers), looked up once."""
         found: tuple[bool, bool, frozenset[Any]] | None = self.__dict__.get("_plain")
         if found is None:
             as_it_is = all(
@@ -394,7 +386,7 @@ class Array(SharedState, torch.nn.Module):
         return coverage(self)
 
     def _repr_html_(self) -> str:
-        return array_html(self, self._root, coverage(self))
+        return array_html(self, self._root)
 
     def per_model(self, name: str, reason: str = ASKED) -> None:
         """From now on run the module `name` of the user's code model by model."""
