@@ -41,22 +41,6 @@ def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], line: str)
     return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-class LiveTable:
-    """Piece of HTML in a cell's output, replaced as it changes."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-
-    def show(self, html: str) -> None:
-        """Show `html` where the last one was."""
-        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
-
-        if self._handle is None:
-            self._handle = display(HTML(html), display_id=True)
-        else:
-            self._handle.update(HTML(html))
-
-
 def markdown_rows(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of a table in Markdown; its rule is one of the rows."""
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]

@@ -128,3 +128,19 @@ def in_notebook() -> bool:
     """True in a Jupyter kernel; a shell of IPython is a terminal."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
+
+
+class LiveTable:
+    """Piece of HTML in a cell's output, replaced as it changes."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, html: str) -> None:
+        """Show `html` where the last one was."""
+        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+
+        if self._handle is None:
+            self._handle = display(HTML(html), display_id=True)
+        else:
+            self._handle.update(HTML(html))
