@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .._runs import progress as runs
 from .._shown import metric, setting, table_html
