@@ -210,21 +210,15 @@ class _Copy:
         found = [root for root in roots if isinstance(root, torch.nn.Module)]
         return {id(part) for root in found for part in (root, *root.modules(), *root.parameters(), *root.buffers())}
 
-    def _reference(self, value: Any) -> Any:
-        old = value()
+    def _reference(self, value: Any, old: Any, make: Callable[[Any], Any]) -> Any:
+        """Make a reference to the copy of `old`, if there is one."""
         new = self._referred(old)
-        return value if new is old else weakref.ref(new)
+        return value if new is old else make(new)
 
     def _weak_method(self, value: Any) -> Any:
         method = value()
-        new = None if method is None else self._referred(method.__self__)
-        same = method is None or new is method.__self__
-        return value if same else weakref.WeakMethod(types.MethodType(method.__func__, new))
-
-    def _proxy(self, value: Any) -> Any:
-        old = referred(value)
-        new = self._referred(old)
-        return value if new is old else weakref.proxy(new)
+        old = None if method is None else method.__self__
+        return self._reference(value, old, lambda new: weakref.WeakMethod(types.MethodType(method.__func__, new)))
 
     def _weak_dictionary(self, value: Any) -> Any:
         weak_keys = type(value) is weakref.WeakKeyDictionary
@@ -270,8 +264,8 @@ _WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
     ((types.BuiltinFunctionType, types.MethodWrapperType), _Copy._method_of_c),
     (tuple(_LOCKS), lambda copy, value: _LOCKS[type(value)]()),
     (weakref.WeakMethod, _Copy._weak_method),
-    (weakref.ref, _Copy._reference),
-    (PROXIES, _Copy._proxy),
+    (weakref.ref, lambda copy, value: copy._reference(value, value(), weakref.ref)),
+    (PROXIES, lambda copy, value: copy._reference(value, referred(value), weakref.proxy)),
     (_WEAK_DICTIONARIES, _Copy._weak_dictionary),
     (RemovableHandle, _Copy._handle),
     (

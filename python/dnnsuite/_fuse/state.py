@@ -15,19 +15,16 @@ from .comparison import same
 
 
 @torch.no_grad()
-def stacked_tensor(name: str, values: Sequence[Any], apart: bool = False) -> Any:
+def stacked_tensor(name: str, values: Sequence[Any], apart: bool = False, copied: bool = True) -> Any:
     """Stack the models' tensors, model i at index i of dimension 0; one that they share is copied once.
 
     Args:
         apart: each model gets its own all the same.
+        copied: False leaves one that they share in its memory.
 
     Raises:
         InvalidArgument: if they differ in form, or share one that takes a gradient.
     """
-    return _stacked(name, values, copied=True, apart=apart)
-
-
-def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False) -> Any:
     first = values[0]
     for index, value in enumerate(values):
         for what in ("shape", "dtype", "device", "requires_grad"):
@@ -43,10 +40,9 @@ def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False
     return torch.stack([value.detach() for value in values])
 
 
-@torch.no_grad()
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
     """Stack the models' parameters, as `stacked_tensor` does tensors; a frozen one that they share is not copied."""
-    return torch.nn.Parameter(_stacked(name, values, copied=False), requires_grad=values[0].requires_grad)
+    return torch.nn.Parameter(stacked_tensor(name, values, copied=False), requires_grad=values[0].requires_grad)
 
 
 def tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:

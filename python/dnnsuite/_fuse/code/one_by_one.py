@@ -136,41 +136,36 @@ class ModelParts:
                     "storage_offset of its own, which counts from the start of memory that all models share: leave "
                     "storage_offset out, or index"
                 )
-            if seen.writes_arguments:
-                return self._on_copies(plain, random, leaves, spec, parts)
-            given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)]
-            return _joined(plain.run(given, random))
-
-    def _on_copies(self, plain: PlainModels, random: Any, leaves: list[Any], spec: Any, parts: list[Any]) -> Any:
-        """Run code that may write into its arguments on a copy of each model's part, and copy the result back.
-
-        Views of one tensor share a version counter: a write by one model would invalidate what another has saved for
-        backward.
-        """
-        parts = [
-            [part.clone() for part in own] if type(leaf) is ModelTensor and _has_parts_of_its_own(leaf) else own
-            for leaf, own in zip(leaves, parts, strict=True)
-        ]
-        first = [own[0] if own is not None else leaf for leaf, own in zip(leaves, parts, strict=True)]
-        before = [version_of(value) if isinstance(value, torch.Tensor) else 0 for value in first]
-        given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)]
-        outputs = plain.run(given, random)
-        same = None
-        for leaf, own, version in zip(leaves, parts, before, strict=True):
-            written = [leaf] if own is None else own
-            if not isinstance(leaf, torch.Tensor) or all(version_of(part) == version for part in written):
-                continue
-            if type(leaf) is not ModelTensor or not _has_parts_of_its_own(leaf):
-                raise WritesShared(f"{type(plain.models[0]).__name__} writes into a tensor that all models are given")
-            leaf.value.copy_(torch.stack(own))
-            if all(output is part for output, part in zip(outputs, own, strict=True)):
-                same = leaf  # as `relu_` returns what it was given
-        return _joined(outputs) if same is None else same
+            if not seen.writes_arguments:
+                return _joined(
+                    plain.run([tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)], random)
+                )
+            # On copies: views share a version counter, and a write by one model would invalidate what another has saved
+            # for backward. What was written is copied back.
+            own = [type(leaf) is ModelTensor and _has_parts_of_its_own(leaf) for leaf in leaves]
+            parts = [[x.clone() for x in each] if mine else each for each, mine in zip(parts, own, strict=True)]
+            before = list(map(_version, _of_model(leaves, parts, 0)))
+            outputs = plain.run([tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)], random)
+            same = None
+            for leaf, each, mine, version in zip(leaves, parts, own, before, strict=True):
+                if all(_version(part) == version for part in ([leaf] if each is None else each)):
+                    continue
+                if not mine:
+                    name = type(plain.models[0]).__name__
+                    raise WritesShared(f"{name} writes into a tensor that all models are given")
+                leaf.value.copy_(torch.stack(each))
+                if all(output is part for output, part in zip(outputs, each, strict=True)):
+                    same = leaf  # as `relu_` returns what it was given
+            return _joined(outputs) if same is None else same
 
     def plain_models(self) -> PlainModels:
         """Return the plain models; make them again if the array has changed in a way that they cannot follow."""
         self.plain = following(self.plain, self.module, self.module._fused_B)
         return self.plain
+
+
+def _version(value: Any) -> int:
+    return version_of(value) if isinstance(value, torch.Tensor) else 0
 
 
 def _has_parts_of_its_own(leaf: ModelTensor) -> bool:

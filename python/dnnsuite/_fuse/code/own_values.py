@@ -72,15 +72,11 @@ def numbers_among(
         elif hasattr(kind, name):
             return None
         elif name in code.read:
-            if name in code.beside_types or not _are_numbers(values):
+            kinds = set(map(type, values))
+            if name in code.beside_types or float not in kinds or not kinds <= {int, float}:
                 return None
             found.add(name)
     return frozenset(found)
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    kinds = set(map(type, values))
-    return float in kinds and kinds <= {int, float}
 
 
 def _is_plain(value: Any, depth: int = _DEEP) -> bool:
