@@ -18,7 +18,7 @@ from .left_tensors import joined, tensors_in
 from .loop_choice import chosen_loop, in_step, loops, run_apart, run_in_a_loop, runs_of
 from .rebound import arrays_in, holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
-from .rules import elementwise, gradients, own_numbers, quick, random, shapes  # noqa: F401
+from .rules import elementwise, functional, quick, random, shapes  # noqa: F401
 from .single_model import narrow, views
 from .state import StateBytes, state_bytes
 

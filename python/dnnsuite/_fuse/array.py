@@ -19,7 +19,7 @@ from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from ..ops.array_layers import here
 from .array_attributes import ForwardOfModels, check_of_all_models, check_state, models_have, models_set, registered
 from .code.call_user_code import MethodName, enter
-from .code.fused_attributes import ASKED, PLAIN_VALUES, bare_class
+from .code.own_values import ASKED, PLAIN_VALUES, bare_class
 from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
 from .diverged import show_left, take_from_models

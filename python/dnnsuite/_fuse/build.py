@@ -19,9 +19,8 @@ from ..nn.array_module import ArrayModule, MoreState, made_of_others
 from ..nn.model_tensor import ModelTensor
 from ..nn.sharing import copies_of_shared
 from .code.epilogue_fusion import Sequential
-from .code.fused_attributes import ASKED, is_fused
 from .code.late_draws import CodeNames, names_in_code, written_names
-from .code.own_values import StandIns, give_own, numbers_among
+from .code.own_values import ASKED, StandIns, give_own, is_fused, numbers_among
 from .code.user_module import make_user_module
 from .comparison import PROXIES, Comparison, differences, registered_in, same
 from .hooks import FORWARD_HOOKS, bind_hooks, counterparts, hooked_inside, refuse_backward_hooks, refuse_other_hooks

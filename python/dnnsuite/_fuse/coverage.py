@@ -13,7 +13,7 @@ import torch
 from .._shown import aligned, table_html
 from ..nn.array_module import ArrayModule
 from ..nn.sharing import is_shared
-from .code.fused_attributes import ModuleCoverage, bare_class
+from .code.own_values import ModuleCoverage, bare_class
 from .code.user_module import UserModule
 
 _MOST_ROWS = 60

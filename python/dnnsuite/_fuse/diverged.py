@@ -12,9 +12,8 @@ import torch
 
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
 from .code.one_by_one import plain_models_of
-from .code.own_values import names_of_own, own_attributes
+from .code.own_values import PLAIN_VALUES, is_fused, names_of_own, own_attributes, plain_attributes
 from .code.stand_in import StandIn
 from .comparison import same
 from .hooks import counterparts

@@ -22,7 +22,7 @@ import torch
 from .._state import STANDS_FOR, Watch, dictionary_of, hides_state, slots_of
 from ..nn.array_module import ArrayModule
 from ..nn.model_tensor import ModelTensor
-from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .code.own_values import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import same
 from .hooks import counterparts
 from .module_copies import all_in, copied

@@ -20,8 +20,8 @@ from .._ways import Trial, key_of
 from ..nn.model_tensor import state
 from ..ops.device import on_cpu
 from .code.call_user_code import check_width, joined
-from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
 from .code.one_by_one import ModelParts, plain_models_of
+from .code.own_values import ModuleCoverage, bare_class, is_fused
 from .code.plain_models import PlainModels, following
 from .single_model import parts_of
 

@@ -17,8 +17,7 @@ from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_once
-from .code.fused_attributes import is_fused
-from .code.own_values import StandIns, give_own, names_of_own, own_attributes
+from .code.own_values import StandIns, give_own, is_fused, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
 from .hooks import counterparts
 from .layer_table import RULES

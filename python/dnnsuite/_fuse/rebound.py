@@ -17,8 +17,8 @@ from .._state import dictionary_of
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule, made_of_others
 from ..nn.sharing import SharedState
-from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .code.late_draws import names_in_code
+from .code.own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .comparison import PROXIES, referred
 from .hooks import FORWARD_HOOKS
 from .left_tensors import OPAQUE, attributes_inside, parts_in_place, parts_inside

@@ -14,9 +14,8 @@ from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_by
 from ..ops.torch_on_arrays import forget
 from .code.epilogue_fusion import Sequential
-from .code.fused_attributes import INTERNAL, bare_class, class_of_its_own, is_fused
 from .code.lent_parameters import put_at
-from .code.own_values import own_attributes
+from .code.own_values import INTERNAL, bare_class, class_of_its_own, is_fused, own_attributes
 from .hooks import FORWARD_HOOKS, bind_hooks, counterparts
 from .left_tensors import give_to_model, narrow_settings, one_model, settings_of, some_models, value_in_array_of_one
 from .module_copies import copied as deep_copy

@@ -27,8 +27,8 @@ from ...ops.shared import is_frozen, is_shared
 from ..hooks import HOOKS, hooks_in
 from ..left_tensors import OPAQUE
 from ..module_copies import all_in, held_by
-from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .late_draws import Code, is_followed, names_in
+from .own_values import NO_ATTRIBUTES, is_fused
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)

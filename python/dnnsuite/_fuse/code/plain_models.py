@@ -2,7 +2,7 @@
 """B ordinary torch modules on the storage of an array's module: the loop that a user would write, at its price.
 
 Their parameters and buffers are views of the array's, so edits, `state_dict` and optimizers see one set of tensors.
-Their random numbers are those of the array (`plain_draws.py`), and what their code sets in Python stays in them
+Their random numbers are those of the array (`draws.py`), and what their code sets in Python stays in them
 (`plain_parts.py`). The first call in a mode of training runs a copy of model 0, which tells what the code does.
 """
 
@@ -30,13 +30,12 @@ from ..hooks import counterparts, take_hooks
 from ..left_tensors import parts_in_place
 from ..rules.once import shared_write
 from ..single_model import model_of, narrow, with_dense_gradients
-from .call_user_code import call_model, method_named
-from .checkpoints import torchs_checkpoints
+from .call_user_code import call_model, method_named, torchs_checkpoints
 from .draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
-from .fused_attributes import NO_ATTRIBUTES, is_fused
 from .kept_state import KeptOutside, SharedNumbers, contents_in
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw, reachable
 from .lent_parameters import OwnGradients, OwnMemory, lent, let_take
+from .own_values import NO_ATTRIBUTES, is_fused
 from .plain_parts import Buffers, Part, paths_of
 
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)

@@ -26,7 +26,7 @@ from ..left_tensors import (
 )
 from ..rebound import holds_module, tensors_held
 from ..single_model import parts_of
-from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
+from .own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .stand_in import StandIn
 
 

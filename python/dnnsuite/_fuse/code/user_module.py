@@ -23,15 +23,23 @@ from ..module_copies import copied
 from ..rebound import refers_outside, refuse_held_by
 from ..rules.table import settle_since
 from ..state import SparseBuffers
-from .call_user_code import enter, method_named
-from .checkpoints import start_anew
+from .call_user_code import enter, method_named, start_anew
 from .draws import ONE_GENERATOR, drawing_alone, making
 from .epilogue_fusion import Sequential
-from .fused_attributes import BEGIN, NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
 from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
 from .late_draws import Code, may_look_later, may_write_parameters, reachable
 from .one_by_one import ModelParts
-from .own_values import names_of_own, own_attributes, read_number, set_for_all, take_own
+from .own_values import (
+    BEGIN,
+    NO_ATTRIBUTES,
+    ModuleCoverage,
+    class_of_its_own,
+    names_of_own,
+    own_attributes,
+    read_number,
+    set_for_all,
+    take_own,
+)
 from .stand_in import ModelNumber
 
 

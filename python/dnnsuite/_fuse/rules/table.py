@@ -48,7 +48,7 @@ WRITING: set[FunctionRule] = set()
 CONTINUING: set[FunctionRule] = set()
 #: Functions that find a rule by the torch function itself; they come before the names.
 FINDERS: list[Callable[[Any], FunctionRule | None]] = []
-#: What computes a function, whose rule is its first argument, that gets a `ModelNumber`: see `own_numbers.py`.
+#: What computes a function, whose rule is its first argument, that gets a `ModelNumber`: see `functional.py`.
 OF_OWN_NUMBERS: list[Callable[[FunctionRule, Any, tuple[Any, ...], dict[str, Any]], Any]] = []
 #: Rules that call the function of this name in `dnnsuite.nn.functional`.
 CALLS_OURS: set[FunctionRule] = set()
