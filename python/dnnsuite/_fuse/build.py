@@ -40,21 +40,14 @@ _OF_NO_SHAPE = frozenset(
 class Fusion:
     """Conversion of B models into one tree of modules."""
 
-    def __init__(
-        self,
-        models: Sequence[torch.nn.Module],
-        registered: Mapping[int, str] | None = None,
-        unfused: frozenset[int] = frozenset(),
-    ) -> None:
-        """Set up the conversion of `models`. If these are parts of larger models, `registered` names the place of each
-        tensor and module there, by id. `unfused` holds the ids of modules of the first model that run model by
-        model."""
+    def __init__(self, models: Sequence[torch.nn.Module], unfused: frozenset[int] = frozenset()) -> None:
+        """Set up the conversion of `models`; `unfused` holds the ids of modules of the first that run model by model."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         know_layers_of(models)
         self.models, self.B = models, len(models)
         self._unfused = unfused
-        self._registered = registered_in(models) if registered is None else registered
+        self._registered = registered_in(models)
         self._written = written_names(models[0].modules())
         self._memo: dict[int, Any] = {}
         self._visited: dict[int, list[int]] = {}

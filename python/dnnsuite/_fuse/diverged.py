@@ -13,7 +13,7 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .code.one_by_one import plain_models_of
-from .code.own_values import PLAIN_VALUES, is_fused, names_of_own, own_attributes, plain_attributes
+from .code.own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused, names_of_own, own_attributes
 from .code.stand_in import StandIn
 from .comparison import same
 from .hooks import counterparts
@@ -144,8 +144,9 @@ class Divergence:
 
     def _numbers(self, path: str, module: Any) -> Set[str]:
         """Name the numbers and strings in which the models differ."""
-        first, *others = map(plain_attributes, self._models(path)[0])
-        return {n for n, value in first.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
+        first, *others = map(vars, self._models(path)[0])
+        plain = {n: value for n, value in first.items() if isinstance(value, PLAIN_VALUES) and n not in NO_ATTRIBUTES}
+        return {n for n, value in plain.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
 
     def _join(self, path: str, module: Any, names: Set[str]) -> tuple[set[str], bool]:
         """Give the array's module what code of all models has left in it, tensors of all of them joined.

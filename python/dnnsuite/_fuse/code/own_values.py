@@ -98,15 +98,6 @@ def class_of_its_own(kind: Any, module: torch.nn.Module) -> Any:
     return type(kind)(kind.__name__, kind.__bases__, body)
 
 
-def plain_attributes(module: torch.nn.Module) -> dict[str, Any]:
-    """Collect the numbers and strings that a user's module keeps."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, PLAIN_VALUES) and name not in NO_ATTRIBUTES
-    }
-
-
 _DEEP = 6  # containers and objects in one another
 _VALUES = (
     *(bool, int, float, complex, str, bytes, type(None), range, pathlib.PurePath, enum.Enum, type),
