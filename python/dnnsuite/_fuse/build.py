@@ -41,7 +41,7 @@ class Fusion:
     """Conversion of B models into one tree of modules."""
 
     def __init__(self, models: Sequence[torch.nn.Module], unfused: frozenset[int] = frozenset()) -> None:
-        """Set up the conversion of `models`; `unfused` holds the ids of modules of the first that run model by model."""
+        """Set up the conversion of `models`; `unfused` has the ids of modules of the first that run model by model."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         know_layers_of(models)
