@@ -23,7 +23,7 @@ from .hooks import counterparts
 from .layer_table import RULES
 from .left_tensors import keeps_more, left_in, one_model, value_of_model
 from .module_copies import copied
-from .single_model import model_of, modules_below, tensors_of_each
+from .single_model import model_of, modules_below, paths_of, tensors_of_each
 
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), list, tuple, dict, OrderedDict))
 _BY_TEXT = frozenset((torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format))
@@ -42,13 +42,11 @@ class FittingModel:
         self._parts = dict(modules_below(model))
         self._tensors = {name: value for name, value, _ in tensors_of_each(model)}
         self._layers: dict[str, torch.nn.Module] = {}
-        inside = "\n"
-        for path, layer in modules_below(root):
-            if not isinstance(layer, ArrayModule) or f"{path}.".startswith(inside):
-                continue
-            inside = f"{path}." if path else ""
-            if self._says_less(path, layer):
-                self._add(path, type(layer).from_models([self._parts[path]]))
+        for path, layer in paths_of(root):
+            if isinstance(layer, ArrayModule) and self._says_less(path, layer):
+                made = type(layer).from_models([self._parts[path]])
+                self._layers.update((_joined(path, inner), part) for inner, part in modules_below(made))
+                self._tensors |= {_joined(path, name): value[0] for name, value, _ in tensors_of_each(made)}
 
     def _says_less(self, path: str, layer: ArrayModule) -> bool:
         """Return True if torch's layer at `path` does not hold all that a layer of an array does, as random streams."""
@@ -56,10 +54,6 @@ class FittingModel:
         lists = any(isinstance(part, ArrayModule) and part.per_model_lists for _, part in parts)
         held = {name for name, _, _ in tensors_of_each(layer)} - {FUNCTION_STREAM}
         return lists or any(_joined(path, name) not in self._tensors for name in held)
-
-    def _add(self, path: str, made: torch.nn.Module) -> None:
-        self._layers.update((_joined(path, inner), part) for inner, part in modules_below(made))
-        self._tensors |= {_joined(path, name): value[0] for name, value, _ in tensors_of_each(made)}
 
     def state(self) -> dict[str, torch.Tensor]:
         """Collect the model's tensors by name."""

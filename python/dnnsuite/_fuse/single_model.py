@@ -60,19 +60,36 @@ def tensors_of_each(root: torch.nn.Module) -> list[tuple[str, torch.Tensor, str]
     return found
 
 
+def paths_of(root: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """List `root` and the modules below it, each once and with its name; not the parts of array layers."""
+    found: list[tuple[str, torch.nn.Module]] = [("", root)]
+    if not isinstance(root, ArrayModule):
+        _add_children(root, "", {root}, found, into_layers=False)
+    return found
+
+
+def parts_of(root: torch.nn.Module) -> list[torch.nn.Module]:
+    """List the modules of `paths_of`."""
+    return [module for _, module in paths_of(root)]
+
+
 def _add_children(
-    module: torch.nn.Module, prefix: str, seen: set[torch.nn.Module], found: list[tuple[str, torch.nn.Module]]
+    module: torch.nn.Module,
+    prefix: str,
+    seen: set[torch.nn.Module],
+    found: list[tuple[str, torch.nn.Module]],
+    into_layers: bool = True,
 ) -> None:
     for name, child in module._modules.items():
         if child is None or child in seen:
             continue
-        if type(child).named_modules is not _TORCHS_WALK:
+        if into_layers and type(child).named_modules is not _TORCHS_WALK:
             found += child.named_modules(seen, prefix + name)
             continue
         seen.add(child)
         found.append((prefix + name, child))
-        if child._modules:
-            _add_children(child, f"{prefix}{name}.", seen, found)
+        if child._modules and (into_layers or not isinstance(child, ArrayModule)):
+            _add_children(child, f"{prefix}{name}.", seen, found, into_layers)
 
 
 def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
@@ -148,20 +165,6 @@ def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, tor
             own.update({name: value_in_array_of_one(own[name], modules) for name in withheld & own.keys()})
             module._fused_restore(own)  # type: ignore[operator]
     return part
-
-
-def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Yield `root` and the modules below it, each once; not the parts of array layers."""
-    seen: set[int] = set()
-    waiting = [root]
-    while waiting:
-        module = waiting.pop()
-        if id(module) in seen:
-            continue
-        seen.add(id(module))
-        yield module
-        if not isinstance(module, ArrayModule):
-            waiting += [child for child in reversed(module._modules.values()) if child is not None]
 
 
 def model_of(root: torch.nn.Module, index: int, copied: bool = True) -> torch.nn.Module:

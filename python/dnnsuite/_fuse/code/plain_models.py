@@ -29,14 +29,14 @@ from ...ops.shared import is_shared
 from ..hooks import counterparts, take_hooks
 from ..left_tensors import parts_in_place
 from ..rules.once import shared_write
-from ..single_model import model_of, narrow, with_dense_gradients
+from ..single_model import model_of, narrow, paths_of, with_dense_gradients
 from .call_user_code import call_model, method_named, torchs_checkpoints
 from .draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
 from .kept_state import KeptOutside, SharedNumbers, contents_in
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw, reachable
 from .lent_parameters import OwnGradients, OwnMemory, lent, let_take
 from .own_values import NO_ATTRIBUTES, is_fused
-from .plain_parts import Buffers, Part, paths_of
+from .plain_parts import Buffers, Part
 
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,6 @@ from ..left_tensors import (
     value_of_model,
 )
 from ..rebound import holds_module, tensors_held
-from ..single_model import parts_of
 from .own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .stand_in import StandIn
 
@@ -328,11 +327,3 @@ class Buffers:
                     f"{list(size or ())}, which lies beside those of other models in an array: call each model once "
                     f"before fuse, or assign a new tensor (self.{self.name} = ...); then make a new array"
                 )
-
-
-def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules of `parts_of`, each with its name."""
-    wanted = {id(module) for module in parts_of(root)}
-    for path, module in root.named_modules():
-        if id(module) in wanted:
-            yield path, module
