@@ -22,7 +22,7 @@ from .code.epilogue_fusion import Sequential
 from .code.late_draws import CodeNames, names_in_code, written_names
 from .code.own_values import ASKED, StandIns, give_own, is_fused, numbers_among
 from .code.user_module import make_user_module
-from .comparison import PROXIES, Comparison, differences, registered_in, same
+from .comparison import PROXIES, REGISTRIES, Comparison, differences, registered_in, same
 from .hooks import FORWARD_HOOKS, bind_hooks, counterparts, hooked_inside, refuse_backward_hooks, refuse_other_hooks
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .left_tensors import value_of_model
@@ -284,7 +284,6 @@ class Fusion:
                     self._memo[id(value)] = stack(f"{where}.{name}", values)
 
 
-_REGISTRIES = frozenset(vars(torch.nn.Module()))
 _known_attributes: dict[type, frozenset[str]] = {}
 
 
@@ -317,7 +316,7 @@ def _uncopied(model: torch.nn.Module) -> str | None:
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             try:
-                copied(value, {}) if name not in _REGISTRIES else None
+                copied(value, {}) if name not in REGISTRIES else None
             except Exception:
                 return f"{path}.{name}".lstrip(".")
     return None

@@ -48,6 +48,8 @@ _OF_A_CLASS = frozenset([
     "__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__",
     "__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl",
 ])  # fmt: skip
+#: Attributes of every module, which are torch's.
+REGISTRIES = frozenset(vars(torch.nn.Module()))
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -260,16 +262,13 @@ def same(a: Any, b: Any, registered: Mapping[int, str] | None = None) -> bool:
         return False
 
 
-_NO_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
-
-
 def differences(models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None) -> dict[str, int]:
     """Find the plain attributes in which a model differs from the first one: name to the first such model."""
     first, found = vars(models[0]), {}
     for index, model in enumerate(models[1:], 1):
         other = vars(model)
         for name in {**first, **other}:
-            if name in found or name in _NO_ATTRIBUTES:
+            if name in found or name in REGISTRIES:
                 continue
             both = name in first and name in other
             if not both or not same(first[name], other[name], registered):

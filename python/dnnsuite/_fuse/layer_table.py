@@ -18,7 +18,7 @@ from .._code import names_of
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
 from .code.epilogue_fusion import Sequential
-from .comparison import same
+from .comparison import REGISTRIES, same
 
 #: Array layer of each layer class of torch.
 RULES: dict[Any, type[ArrayModule]] = {
@@ -28,7 +28,6 @@ RULES: dict[Any, type[ArrayModule]] = {
     and issubclass(layer, ArrayModule)
     and isinstance(layer.__dict__.get("torch_class"), type)
 }
-_OWN = frozenset(vars(torch.nn.Module()))
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
     torch.nn.Sequential, Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList,
     torch.nn.ParameterDict,
@@ -112,7 +111,7 @@ def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
         path in parts and name in vars(parts[path]) and same(value, vars(parts[path])[name])
         for path, part in _made_by_torch(rule, arguments, kinds).named_modules()
         for name, value in vars(part).items()
-        if name not in _OWN
+        if name not in REGISTRIES
     )
 
 
@@ -152,5 +151,5 @@ def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:
     kind = type(layers[0])
     if kind not in RULES or _replaced(kind):
         return False
-    usual = _OWN | RULES[kind].set_by_constructor
+    usual = REGISTRIES | RULES[kind].set_by_constructor
     return not any(hasattr(kind, name) for layer in layers for name in vars(layer) if name not in usual)

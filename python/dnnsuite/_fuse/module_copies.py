@@ -31,7 +31,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .._code import content_of
 from ..nn.own_tensors import OwnTensors
-from .comparison import PROXIES, referred
+from .comparison import PROXIES, REGISTRIES, referred
 
 _FIXED = frozenset(
     [
@@ -44,7 +44,6 @@ _KEPT = (type, types.ModuleType, io.IOBase, logging.Logger, type(torch.ops.aten.
 _LOCKS = {type(threading.Lock()): threading.Lock, type(threading.RLock()): threading.RLock}
 _WEAK_DICTIONARIES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _DICTIONARIES = (dict, collections.OrderedDict)
-_REGISTRIES = frozenset(vars(torch.nn.Module()))
 _MISSING = object()
 #: Methods by which a class of modules says itself how it is copied.
 _PROTOCOL = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
@@ -139,7 +138,7 @@ class _Copy:
             try:
                 held[name] = part if type(part) in _FIXED else self.of(part)
             except TypeError:
-                if name in _REGISTRIES or not _says_how(_bare(kind)):
+                if name in REGISTRIES or not _says_how(_bare(kind)):
                     raise
                 held[name] = _copied_by_its_class(value, name)
         return made

@@ -19,6 +19,7 @@ from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_once
 from .code.own_values import StandIns, give_own, is_fused, names_of_own, own_attributes
 from .code.user_module import UserModule, make_user_module
+from .comparison import REGISTRIES
 from .hooks import counterparts
 from .layer_table import RULES
 from .left_tensors import keeps_more, left_in, one_model, value_of_model
@@ -28,7 +29,6 @@ from .single_model import model_of, modules_below, paths_of, tensors_of_each
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), list, tuple, dict, OrderedDict))
 _BY_TEXT = frozenset((torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format))
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-_REGISTRIES = frozenset(vars(torch.nn.Module()))
 _READ_APART = frozenset(("_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"))
 _OF_A_LAYER = frozenset(("B", "_ranks", "_last_setting", "extra_attributes"))
 #: Structure of each array, and of a model that was compared with it.
@@ -147,7 +147,7 @@ def _parts_of(path: str, module: torch.nn.Module, array: bool) -> Any:
 
 def _attributes(module: torch.nn.Module, array: bool) -> Any:
     held = vars(module)
-    if any(held[name] for name in _REGISTRIES - _READ_APART if name in held):
+    if any(held[name] for name in REGISTRIES - _READ_APART if name in held):
         raise _Unknown  # hooks
     of_ours = isinstance(module, ArrayModule)
     rule = type(module) if isinstance(module, ArrayModule) else RULES.get(type(module))
@@ -155,7 +155,7 @@ def _attributes(module: torch.nn.Module, array: bool) -> Any:
     if of_ours and type(module).arguments_of.__func__ is not ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
         found = {**type(module).arguments_of(module), **held.get("extra_attributes", {})}
     else:
-        left_out = _REGISTRIES | _OF_A_LAYER if of_ours else _REGISTRIES
+        left_out = REGISTRIES | _OF_A_LAYER if of_ours else REGISTRIES
         found = {name: value for name, value in held.items() if name not in left_out}
         found = {name: value for name, value in found.items() if not (array and name.startswith("_fused_"))}
     for name in found.keys() & set(each):  # an argument that each model has its own value of

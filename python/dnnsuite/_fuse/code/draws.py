@@ -12,6 +12,7 @@ seeded from the model's stream: but not for tensors of no model, for which code 
 
 from __future__ import annotations
 
+import functools
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -334,7 +335,9 @@ def _drops(layer: Any) -> bool:
     return not layer._parameters or any(any(getattr(part, "rates", ())) for part in layer.modules())
 
 
-_classes: dict[Any, Any] = {}
+@functools.cache
+def _of_one(original: Any) -> Any:
+    return type(original.__name__, (_OfOne, original), {"__module__": original.__module__})
 
 
 def draw_as(owner: Any, layer: Any, in_evaluation: bool = False) -> None:
@@ -342,13 +345,9 @@ def draw_as(owner: Any, layer: Any, in_evaluation: bool = False) -> None:
     too."""
     for hooks in hooks_in(layer):
         hooks.clear()  # the owner has them
-    original = type(owner)
     owner.__dict__["_fused_layer"] = layer, in_evaluation
-    if issubclass(original, _OfOne):
-        return
-    if original not in _classes:
-        _classes[original] = type(original.__name__, (_OfOne, original), {"__module__": original.__module__})
-    owner.__class__ = _classes[original]
+    if not isinstance(owner, _OfOne):
+        owner.__class__ = _of_one(type(owner))
 
 
 _lock = threading.RLock()

@@ -20,6 +20,7 @@ import torch
 import torch.fx
 from torch.nn.utils import parametrize
 
+from ..comparison import REGISTRIES
 from ..module_copies import copied
 from .late_draws import CodeNames, names_in_code
 from .stand_in import ModelNumber, StandIn, attributes_of, differing, elements, follow, is_its_attributes, stand_in
@@ -68,7 +69,7 @@ BEGIN: dict[str, Callable[[], Any]] = {
 #: The names of these, and of one that is made late.
 INTERNAL = (*BEGIN, "_fused_draws")
 #: Attributes that are torch's or an array's, and no user's.
-NO_ATTRIBUTES = frozenset((*vars(torch.nn.Module()), *INTERNAL))
+NO_ATTRIBUTES = REGISTRIES.union(INTERNAL)
 
 
 def is_fused(module: Any) -> bool:

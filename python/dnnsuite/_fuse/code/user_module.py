@@ -423,7 +423,6 @@ def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
     return kind.__new__(kind)
 
 
-_classes: dict[Any, Any] = {}
 _COLLECTIONS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict)
 
 
@@ -433,19 +432,18 @@ def _be_plain(module: Any, *args: Any, **kwargs: Any) -> None:
     module.__init__(*args, **kwargs)
 
 
+@functools.cache
 def user_module_class(original: Any) -> Any:
     """Return the class of an array's copies of `original` modules."""
-    if original not in _classes:
-        body = {
-            "_fused_original": original,
-            "_fused_looks_up": original.__getattr__ is torch.nn.Module.__getattr__,
-            "__module__": original.__module__,
-            "__doc__": original.__doc__,
-        }
-        if original in _COLLECTIONS:
-            body["__init__"] = _be_plain
-        _classes[original] = _meta(type(original))(original.__name__, (original, UserModule), body)
-    return _classes[original]
+    body = {
+        "_fused_original": original,
+        "_fused_looks_up": original.__getattr__ is torch.nn.Module.__getattr__,
+        "__module__": original.__module__,
+        "__doc__": original.__doc__,
+    }
+    if original in _COLLECTIONS:
+        body["__init__"] = _be_plain
+    return _meta(type(original))(original.__name__, (original, UserModule), body)
 
 
 @functools.lru_cache(maxsize=64)
