@@ -199,20 +199,8 @@ class StandIn:
 class StandInDict(StandIn):
     """Mix-in of a dictionary in place of those of all models; it refuses readers in a forward alone."""
 
-    def __getitem__(self, key: Any) -> Any:
-        return _read_inside(dict.__getitem__(self, key))  # type: ignore[index]
-
     def __setitem__(self, key: Any, value: Any) -> None:
         dict.__setitem__(self, key, _of_all(value))  # type: ignore[index]
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return _read_inside(dict.get(self, key, default))  # type: ignore[call-overload]
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        return _read_inside(dict.pop(self, key, *default))  # type: ignore[call-overload]
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        return _read_inside(dict.setdefault(self, key, default))  # type: ignore[call-overload]
 
     def values(self) -> Any:
         return list(map(_read_inside, elements(self).values()))
@@ -233,6 +221,14 @@ class StandInDict(StandIn):
         return other | self.copy()
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _reader(read: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *args: _read_inside(read(self, *args))
+
+
+for _name in ("__getitem__", "get", "pop", "setdefault"):
+    setattr(StandInDict, _name, _reader(getattr(dict, _name)))
 
 
 def elements(made: Any) -> dict[Any, Any]:
