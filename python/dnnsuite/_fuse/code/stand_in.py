@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What code of all models sees where models differ: a number of each, or one object with what they have in common."""
+"""Values in which models differ, as code of all models sees them: a number of each, or one object with what those of
+all have in common."""
 
 from __future__ import annotations
 

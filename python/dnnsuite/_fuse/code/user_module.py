@@ -49,6 +49,9 @@ class UserModule(SparseBuffers, OwnTensors):
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
+    _fused_original: type[torch.nn.Module]
+    _fused_looks_up: bool  # its class finds attributes as torch's do
+
     def __init_subclass__(cls) -> None:
         """Leave out what the user's class does for those that derive from it, such as to note them."""
 
