@@ -82,6 +82,42 @@ def torch_generators() -> list[bytes]:
         return [one.numpy().tobytes() for one in found]
 
 
+_LARGE = 2**16  # elements of a tensor that is not copied
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "typing"))
+_OF_OURS = __name__.partition(".")[0]
+
+
+def _is_left_alone(value: Any) -> bool:
+    module = type(value).__module__
+    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
+
+
+def _tensor(value: torch.Tensor) -> Iterable[Kept]:
+    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
+    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
+        return
+    held = physical(value)
+    if type(value) is ModelTensor:
+        yield Kept(lambda: value.value, value.become, lambda content: ())
+    if not held.requires_grad and held.numel() <= _LARGE:
+        numbers = held.clone()
+        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())
+
+
+class _Contents(Contents):
+    """All that can be reached from `values` through containers, attributes and slots, not through modules. A step that
+    is recorded does not see it kept and restored."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        with hidden_from_modes():
+            super().__init__(values, {torch.Tensor: _tensor}, _is_left_alone)
+
+    def restore(self) -> None:
+        """Restore all contents."""
+        with hidden_from_modes():
+            super().restore()
+
+
 class _Attributes:
     """Python state under `root`: attributes of its modules, contents of what is in these, flags of parameters."""
 
@@ -96,8 +132,7 @@ class _Attributes:
         self.apart = [one for each in plain if each is not None for model in each.models for one in model.modules()]
         self.kept = [keep_names(vars(module), _is_a_users) for module in (*self.holders, *self.apart)]
         values = [value for one in self.kept for value in one.parts]
-        with hidden_from_modes():
-            self.contents = contents_of(values if objects and first else ())
+        self.contents = _Contents(values if objects and first else ())
         if not (objects and first):
             self.contents.add(
                 each for value in values if isinstance(value, _CONTAINERS) for each in keep_contents(value)
@@ -243,10 +278,9 @@ class KeptState:
             self.numbers.put_back()
         for kept in self._attributes.kept:
             kept.restore()
-        with hidden_from_modes():
-            self._attributes.contents.restore()
+        self._attributes.contents.restore()
         if self.outside is not None:
-            self.outside.put_back()
+            self.outside.restore()
         if self._stream is not None:
             with hidden_from_modes():
                 self._stream[0].copy_(self._stream[1])
@@ -306,7 +340,7 @@ def undo_written(begun: int) -> None:
             vars(module)[name] = value
 
 
-class KeptOutside:
+class KeptOutside(_Contents):
     """Values outside of the modules under `root` that `code`, which a call of it reaches, can change, with contents."""
 
     def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
@@ -326,25 +360,15 @@ class KeptOutside:
         kept += [keep_names(vars(one), _is_a_users) for one in modules]
         values += [value for one in kept[-len(modules) :] for value in one.parts] if modules else []
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
-        with hidden_from_modes():
-            self._objects = contents_of(values)
-        self._objects.add(kept)
+        super().__init__(values)
+        self.add(kept)
 
     @property
     def unknown(self) -> str:
         """Name the kind of a value that cannot be put back; empty if there is none."""
-        kinds = (type(one) for one in self._objects.looked_into())
+        kinds = (type(one) for one in self.looked_into())
         found = (kind for kind in kinds if hasattr(kind, "__next__") or issubclass(kind, _NOT_PUT_BACK))
         return next((kind.__name__ for kind in found), "")
-
-    def changed(self) -> bool:
-        """Return True if something has changed since."""
-        return self._objects.changed()
-
-    def put_back(self) -> None:
-        """Restore everything."""
-        with hidden_from_modes():
-            self._objects.restore()
 
 
 class _Outside:
@@ -392,36 +416,8 @@ def _kept_of_class(kind: type, names: set[str]) -> set[str]:
 
 def contents_in(modules: Iterable[torch.nn.Module]) -> Contents:
     """Keep what the users' attributes of modules hold."""
-    return contents_of(v for one in modules for name, v in vars(one).items() if _is_a_users(name, v))
+    return _Contents(v for one in modules for name, v in vars(one).items() if _is_a_users(name, v))
 
 
 def _is_a_users(name: str, value: Any) -> bool:
     return name not in NO_ATTRIBUTES and not name.startswith("_fused_")
-
-
-_LARGE = 2**16  # elements of a tensor that is not copied
-_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "typing"))
-_OF_OURS = __name__.partition(".")[0]
-
-
-def contents_of(values: Iterable[Any]) -> Contents:
-    """Keep all that can be reached from `values` through containers, attributes and slots, not through modules. Not to
-    be kept, nor restored, where operators are recorded."""
-    return Contents(values, {torch.Tensor: _tensor}, _is_left_alone)
-
-
-def _is_left_alone(value: Any) -> bool:
-    module = type(value).__module__
-    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
-
-
-def _tensor(value: torch.Tensor) -> Iterable[Kept]:
-    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
-    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
-        return
-    held = physical(value)
-    if type(value) is ModelTensor:
-        yield Kept(lambda: value.value, value.become, lambda content: ())
-    if not held.requires_grad and held.numel() <= _LARGE:
-        numbers = held.clone()
-        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())

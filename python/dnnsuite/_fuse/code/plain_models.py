@@ -346,7 +346,7 @@ class PlainModels:
             acts = numbers.moved() or outside.changed() or contents.changed()
             drew = draws.drew and numbers.torch_moved()  # other threads may move it, operators may draw nothing
             numbers.put_back(torchs=drew)  # the models themselves draw them next
-            outside.put_back()
+            outside.restore()
         seen.acts = acts or self._seen_from_outside(model, attributes)
         seen.counts_places = draws.counts_in([*parameters, *model.buffers()])
         seen.writes_arguments = draws.counts_in(given) or list(map(version_of, given)) != before[0]
