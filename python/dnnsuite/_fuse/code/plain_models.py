@@ -19,6 +19,7 @@ from operator import is_
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from ..._code import keeps_state
 from ..._torch import TorchDispatchMode, hidden_from_modes, mark_parameter, tree_leaves, tree_map
@@ -340,7 +341,8 @@ class PlainModels:
         device = next((tensor.device for tensor in (*parameters, *model.buffers())), None)
         streams = StreamDraws(torch.zeros(1, 2, dtype=torch.int64, device=device))
         try:
-            with torchs_checkpoints, draws, streams.on():
+            # A checkpoint around it must not count the tensors that are saved: its second run tries nothing.
+            with saved_tensors_hooks(torch.Tensor.detach, lambda saved: saved), torchs_checkpoints, draws, streams.on():
                 output = call_model(model, own_args, own_kwargs)
         finally:
             acts = numbers.moved() or outside.changed() or contents.changed()
