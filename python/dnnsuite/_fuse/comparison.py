@@ -119,8 +119,9 @@ class Comparison:
         for kind, compare in _KINDS:
             if isinstance(a, kind):
                 return compare(self, a, b)
-        # Also those of a class that derives from a collection; the last is what C keeps in one.
-        attributes = ("__dict__", *slots_of(type(a)), "default_factory")
+        attributes = ("__dict__", *slots_of(type(a)))  # also those of a class that derives from a collection
+        if isinstance(a, collections.defaultdict):
+            attributes = (*attributes, "default_factory")
         return self._elements(a, b) and self._alike(a, b, attributes) and self._hidden(a, b)
 
     def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
