@@ -186,7 +186,8 @@ class Comparison:
 
     def _hidden(self, a: Any, b: Any) -> bool:
         """Compare state that only C code sees, by the class's `==`, or by the bytes that pickle would write."""
-        if not has_hidden_state(type(a)):
+        kind: Any = type(a)
+        if not has_hidden_state(kind):
             return True
         if isinstance(type(a).__eq__, types.WrapperDescriptorType) and type(a).__eq__ is not object.__eq__:
             return _equal(a, b)

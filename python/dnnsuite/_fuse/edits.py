@@ -147,7 +147,7 @@ class ArrayEdit:
         root, changed = self.array._root, changed_slots(self.slots, self.array.B)
         if changed is None or not self._attributes.same or any(map(keeps_more, root.modules())):
             return None
-        rows, python, seen = [], set(), set()
+        rows, python, seen = [], set[str](), set[int]()
         for path, layer in root.named_modules():
             if isinstance(layer, ArrayModule):
                 if any(list(getattr(layer, name)) != own for name, own in self._lists(layer, path).items()):

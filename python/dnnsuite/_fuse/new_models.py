@@ -149,13 +149,12 @@ def _attributes(module: torch.nn.Module, array: bool) -> Any:
     held = vars(module)
     if any(held[name] for name in REGISTRIES - _READ_APART if name in held):
         raise _Unknown  # hooks
-    of_ours = isinstance(module, ArrayModule)
     rule = type(module) if isinstance(module, ArrayModule) else RULES.get(type(module))
     each = () if rule is None else rule.per_model_arguments()
-    if of_ours and type(module).arguments_of.__func__ is not ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
+    if isinstance(module, ArrayModule) and type(module).arguments_of.__func__ is not ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
         found = {**type(module).arguments_of(module), **held.get("extra_attributes", {})}
     else:
-        left_out = REGISTRIES | _OF_A_LAYER if of_ours else REGISTRIES
+        left_out = REGISTRIES | _OF_A_LAYER if isinstance(module, ArrayModule) else REGISTRIES
         found = {name: value for name, value in held.items() if name not in left_out}
         found = {name: value for name, value in found.items() if not (array and name.startswith("_fused_"))}
     for name in found.keys() & set(each):  # an argument that each model has its own value of

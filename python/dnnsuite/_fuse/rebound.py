@@ -181,7 +181,7 @@ def refers_outside(module: torch.nn.Module) -> bool:
     )
 
 
-def arrays_in(value: Any) -> Iterator[torch.nn.Module]:
+def arrays_in(value: Any) -> Iterator[Any]:
     """Yield arrays, and modules of arrays, to which a value refers, also weakly."""
     return (one for one in all_in(value, _led_to) if type(one) not in PROXIES and isinstance(one, SharedState))
 

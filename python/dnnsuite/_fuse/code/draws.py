@@ -347,7 +347,8 @@ def draw_as(owner: Any, layer: Any, in_evaluation: bool = False) -> None:
         hooks.clear()  # the owner has them
     owner.__dict__["_fused_layer"] = layer, in_evaluation
     if not isinstance(owner, _OfOne):
-        owner.__class__ = _of_one(type(owner))
+        kind: Any = type(owner)
+        owner.__class__ = _of_one(kind)
 
 
 _lock = threading.RLock()

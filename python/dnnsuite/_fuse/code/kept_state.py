@@ -143,7 +143,11 @@ class _Attributes:
             ]
         if objects and first:
             leaves = [p for p in self.parameters if p.is_leaf]
-            write = lambda flags: [p.requires_grad_(flag) for p, flag in zip(leaves, flags, strict=True)]  # noqa: E731
+
+            def write(flags: list[bool]) -> None:
+                for parameter, flag in zip(leaves, flags, strict=True):
+                    parameter.requires_grad_(flag)
+
             self.kept.append(Kept(lambda: [p.requires_grad for p in leaves], write, lambda flags: ()))
         self.kept += [_keep_parts(vars(module)) for module in self.holders]
         self.guarded: Guards | None = None  # by these, which hold as long as nothing has changed

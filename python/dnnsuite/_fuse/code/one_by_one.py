@@ -123,7 +123,7 @@ class ModelParts:
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        parts = [_parts_of(leaf) for leaf in leaves]
+        parts: list[Any] = [_parts_of(leaf) for leaf in leaves]
         random = state.random
         with outside(), state.having(random=None):  # a checkpoint, for example, finds no forward of an array
             plain = self.plain_models()

@@ -49,6 +49,11 @@ class UserModule(SparseBuffers, OwnTensors):
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
+    _fused_B: int
+    _fused_report: ModuleCoverage
+    _fused_parts: Any
+    _fused_outward: bool | None
+    _fused_making: bool
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
 
@@ -421,7 +426,7 @@ def _is_final(error: Exception, kept: KeptState | None) -> bool:
     return kept is None or backward_pass() != -1 or in_capture()
 
 
-def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
+def _bare(original: Any) -> torch.nn.Module:
     kind = user_module_class(original)
     return kind.__new__(kind)
 
@@ -446,7 +451,8 @@ def user_module_class(original: Any) -> Any:
     }
     if original in _COLLECTIONS:
         body["__init__"] = _be_plain
-    return _meta(type(original))(original.__name__, (original, UserModule), body)
+    own: Any = type(original)
+    return _meta(own)(original.__name__, (original, UserModule), body)
 
 
 @functools.lru_cache(maxsize=64)
