@@ -29,8 +29,8 @@ from .single_model import model_of, modules_below, paths_of, tensors_of_each
 _PLAIN = frozenset((bool, int, float, complex, str, bytes, type(None), list, tuple, dict, OrderedDict))
 _BY_TEXT = frozenset((torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format))
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
-_READ_APART = frozenset(("_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"))
-_OF_A_LAYER = frozenset(("B", "_ranks", "_last_setting", "extra_attributes"))
+_HOOKS = REGISTRIES - {"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"}
+_OF_A_LAYER = REGISTRIES | {"B", "_ranks", "_last_setting", "extra_attributes"}
 #: Structure of each array, and of a model that was compared with it.
 _known: weakref.WeakKeyDictionary[Any, tuple[bytes, bytes]] = weakref.WeakKeyDictionary()
 
@@ -147,16 +147,17 @@ def _parts_of(path: str, module: torch.nn.Module, array: bool) -> Any:
 
 def _attributes(module: torch.nn.Module, array: bool) -> Any:
     held = vars(module)
-    if any(held[name] for name in REGISTRIES - _READ_APART if name in held):
+    if any(map(held.get, _HOOKS)):
         raise _Unknown  # hooks
     rule = type(module) if isinstance(module, ArrayModule) else RULES.get(type(module))
     each = () if rule is None else rule.per_model_arguments()
     if isinstance(module, ArrayModule) and type(module).arguments_of.__func__ is not ArrayModule.arguments_of.__func__:  # type: ignore[attr-defined]
         found = {**type(module).arguments_of(module), **held.get("extra_attributes", {})}
     else:
-        left_out = REGISTRIES | _OF_A_LAYER if isinstance(module, ArrayModule) else REGISTRIES
+        left_out = _OF_A_LAYER if isinstance(module, ArrayModule) else REGISTRIES
         found = {name: value for name, value in held.items() if name not in left_out}
-        found = {name: value for name, value in found.items() if not (array and name.startswith("_fused_"))}
+        if array:
+            found = {name: value for name, value in found.items() if not name.startswith("_fused_")}
     for name in found.keys() & set(each):  # an argument that each model has its own value of
         value = found[name][0] if type(found[name]) is list and array else found[name]
         found[name] = "a float" if type(value) is float else value
