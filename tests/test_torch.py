@@ -17,7 +17,7 @@ from torch.nn.init import xavier_uniform_
 import parsed
 import torch_names
 from dnnsuite import _torch
-from dnnsuite._fuse.code.fused_attributes import INTERNAL
+from dnnsuite._fuse.code.own_values import INTERNAL
 from dnnsuite.doctor import _machine
 from dnnsuite.ops.torch_on_arrays import take_over
 from torch_names import load_without, own_names, private_names

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 WIDTH = 80
@@ -31,6 +32,13 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.ljust if i in left else str.rjust for i in range(len(widths))]
     return ["  ".join(map(lambda side, cell, w: side(cell, w), sides, row, widths)).rstrip() for row in rows]
+
+
+def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], line: str) -> str:
+    """Return a line and a table, as HTML."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def markdown_rows(rows: Sequence[Sequence[str]]) -> list[str]:

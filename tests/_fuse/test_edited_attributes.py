@@ -2,7 +2,7 @@
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.edited_attributes import EditedAttributes
+from dnnsuite._fuse.new_models import EditedAttributes
 
 
 class Kept(torch.nn.Module):

@@ -2,7 +2,7 @@
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.module_walk import modules_below, tensors_below
+from dnnsuite._fuse.single_model import modules_below, tensors_below
 
 
 class Own(torch.nn.Module):

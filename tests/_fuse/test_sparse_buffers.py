@@ -9,7 +9,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.sparse_buffers import sparse_once
+from dnnsuite._fuse.state import sparse_once
 from dnnsuite.errors import InvalidArgument
 from helpers import make_models
 from trained_models import check_trained

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.unfused import chosen_parts
+from dnnsuite._fuse.fusing import chosen_parts
 from dnnsuite.errors import InvalidArgument
 from helpers import assert_near, make_models
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dnnsuite._fuse.code.call_user_code import enter
-from dnnsuite._fuse.code.fused_attributes import ModuleCoverage
+from dnnsuite._fuse.code.own_values import ModuleCoverage
 from dnnsuite.nn.model_tensor import state
 
 

@@ -7,7 +7,8 @@ import torch
 from rich.console import Console
 
 import dnnsuite
-from dnnsuite.tuning.callbacks import in_notebook, table_html
+from dnnsuite._shown import table_html
+from dnnsuite.tuning.callbacks import in_notebook
 
 
 def shown(terminal):

@@ -2,34 +2,24 @@
 """Models into an array of models, and back."""
 
 from .array import Array
-from .batch import stack, unstack
-from .code.joined_outputs import is_record, names_of_record
+from .code.call_user_code import is_record, names_of_record
 from .code.kept_state import SharedNumbers
 from .code.late_draws import analysed_once
 from .code.lent_parameters import gives_own_memory
 from .code.one_by_one import is_in_a_model_apart, layers_set, models_apart, plain_models_of, reads_own_values
 from .code.own_values import names_of_own, numbers_read
 from .code.stand_in import attributes_alone, stands_in
-from .coverage import Cover, coverage, notes, take_notes
+from .coverage import Cover, asks_for_numbers, coverage, differ_by_numbers, notes, take_notes
 from .diverged import Divergence, OwnAttributes, take_from_models, take_settings
 from .edits import EditsInPlace, edition_of
-from .fusing import fuse, unfuse, width
+from .fusing import fuse, stack, unfuse, unstack, width
 from .hooks import has_backward_hook, hooks_in, hooks_so_far, take_hooks
 from .left_tensors import joined, tensors_in
-from .loop_choice import (
-    asks_for_numbers,
-    chosen_loop,
-    differ_by_numbers,
-    in_step,
-    loops,
-    run_apart,
-    run_in_a_loop,
-    runs_of,
-)
+from .loop_choice import chosen_loop, in_step, loops, run_apart, run_in_a_loop, runs_of
 from .rebound import arrays_in, holds_module
 from .rules import dimensions as _dimensions  # noqa: F401
-from .rules import elementwise, gradients, own_numbers, quick, random, shapes  # noqa: F401
-from .slices import narrow, views
+from .rules import elementwise, functional, quick, random, shapes  # noqa: F401
+from .single_model import narrow, views
 from .state import StateBytes, state_bytes
 
 __all__ = [

@@ -18,9 +18,8 @@ from ..nn.random_streams import FUNCTION_STREAM, new_stream
 from ..nn.sharing import SharedState, copies_of_shared, held_by, own_what_trains
 from ..ops.array_layers import here
 from .array_attributes import ForwardOfModels, check_of_all_models, check_state, models_have, models_set, registered
-from .code.call_user_code import enter
-from .code.fused_attributes import PLAIN_VALUES, bare_class
-from .code.method_name import MethodName
+from .code.call_user_code import MethodName, enter
+from .code.own_values import ASKED, PLAIN_VALUES, bare_class
 from .code.user_module import UserModule
 from .coverage import Cover, array_html, coverage
 from .diverged import show_left, take_from_models
@@ -28,11 +27,8 @@ from .edits import ArrayEdit
 from .layer_table import CONTAINERS, ELEMENTWISE, refuse_other_forwards, torchs_classes
 from .loop_choice import LoopChoice
 from .module_copies import copied
-from .module_walk import modules_below, tensors_below
 from .rebound import refuse_held_in
-from .single_model import model_of, parts_of
-from .slices import narrow
-from .unfused import ASKED
+from .single_model import model_of, modules_below, narrow, parts_of, tensors_below
 
 Models = torch.nn.Module | Sequence[torch.nn.Module]
 _WHOLE: tuple[dict[str, Any], ...] = ({}, {"recurse": True})  # arguments of `parameters()` and the like
@@ -110,9 +106,13 @@ class Array(SharedState, torch.nn.Module):
             memory.hold_while(self)
 
     def _at_once(self, *args: Any, **kwargs: Any) -> Any:
-        if self._shares:
+        as_it_is, shares, _ = self._looked_up
+        if shares:
             own_what_trains(self._root)
-        if (self.B == 1 or not self._shares) and self._runs_as_it_is:
+            as_it_is = self.B == 1 and self._looked_up[0]
+        if as_it_is and not any(
+            m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
+        ):
             return self._root(*args, **kwargs)
         return enter(self, self._root, self.B, args, kwargs)
 
@@ -124,21 +124,9 @@ class Array(SharedState, torch.nn.Module):
         return found
 
     @property
-    def _runs_as_it_is(self) -> bool:
-        """True if every part is a layer of `dnnsuite.nn`, so that no tensor has to be wrapped as one model's."""
-        return self._looked_up[0] and not any(
-            m._forward_hooks or m._forward_pre_hooks or "forward" in vars(m) for m in self._root.modules()
-        )
-
-    @property
-    def _shares(self) -> bool:
-        """True if some state is held once for all models; results of it alone are then computed once."""
-        return self._looked_up[1]
-
-    @property
     def _looked_up(self) -> tuple[bool, bool, frozenset[Any]]:
-        """(every part is a layer of `dnnsuite.nn`, some state is held once, torch's classes of layers), looked up
-        once."""
+        """(every part is a layer of `dnnsuite.nn`, so that no tensor has to be wrapped as one model's; some state is
+        held once, so that results of it alone are computed once; torch's classes of layers), looked up once."""
         found: tuple[bool, bool, frozenset[Any]] | None = self.__dict__.get("_plain")
         if found is None:
             as_it_is = all(
@@ -398,7 +386,7 @@ class Array(SharedState, torch.nn.Module):
         return coverage(self)
 
     def _repr_html_(self) -> str:
-        return array_html(self, self._root, coverage(self))
+        return array_html(self, self._root)
 
     def per_model(self, name: str, reason: str = ASKED) -> None:
         """From now on run the module `name` of the user's code model by model."""

@@ -12,8 +12,7 @@ import torch
 
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import bare_class, is_fused
-from .code.own_values import names_of_own
+from .code.own_values import bare_class, is_fused, names_of_own
 from .layer_table import CONTAINERS, ELEMENTWISE
 from .single_model import parts_of
 

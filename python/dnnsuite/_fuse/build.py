@@ -5,42 +5,31 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.utils.parametrize
 
+from .._state import slots_of
 from .._torch import made_by_dynamo, no_fuse
 from ..errors import InvalidArgument, Unavailable
 from ..nn.array_module import ArrayModule, MoreState, made_of_others
 from ..nn.model_tensor import ModelTensor
 from ..nn.sharing import copies_of_shared
-from .code.fused_attributes import is_fused
+from .code.epilogue_fusion import Sequential
 from .code.late_draws import CodeNames, names_in_code, written_names
-from .code.one_by_one import ModelParts
-from .code.own_values import StandIns, give_own, numbers_among
-from .code.sequential import Sequential
+from .code.own_values import ASKED, StandIns, give_own, is_fused, numbers_among
 from .code.user_module import make_user_module
-from .comparison import PROXIES, Comparison, differences, registered_in, same, slots
-from .hooks import (
-    FORWARD_HOOKS,
-    bind_hooks,
-    counterparts,
-    hooked_inside,
-    refuse_backward_hooks,
-    refuse_gradient_hooks,
-    refuse_other_hooks,
-)
+from .comparison import PROXIES, REGISTRIES, Comparison, differences, registered_in, same
+from .hooks import FORWARD_HOOKS, bind_hooks, counterparts, hooked_inside, refuse_backward_hooks, refuse_other_hooks
 from .layer_table import ELEMENTWISE, RULES, as_torch_made_it, know_layers_of, says_all
 from .left_tensors import value_of_model
 from .module_copies import copied
 from .rebound import HeldTensors, refuse_what_cannot_follow
 from .single_model import give_extra
-from .sparse_buffers import sparse_once
-from .state import stacked_parameter, stacked_tensor, tie
-from .unfused import ASKED
+from .state import sparse_once, stacked_parameter, stacked_tensor, tie
 
 _OF_NO_SHAPE = frozenset(
     {"activation", "activation_relu_or_gelu", "enable_nested_tensor", "use_nested_tensor"}
@@ -51,21 +40,14 @@ _OF_NO_SHAPE = frozenset(
 class Fusion:
     """Conversion of B models into one tree of modules."""
 
-    def __init__(
-        self,
-        models: Sequence[torch.nn.Module],
-        registered: Mapping[int, str] | None = None,
-        unfused: frozenset[int] = frozenset(),
-    ) -> None:
-        """Set up the conversion of `models`. If these are parts of larger models, `registered` names the place of each
-        tensor and module there, by id. `unfused` holds the ids of modules of the first model that run model by
-        model."""
+    def __init__(self, models: Sequence[torch.nn.Module], unfused: frozenset[int] = frozenset()) -> None:
+        """Set up the conversion of `models`; `unfused` has the ids of modules of the first that run model by model."""
         if no_fuse is not None:
             raise Unavailable(no_fuse, remedy="install a torch that `dnnsuite doctor` has no warning for")
         know_layers_of(models)
         self.models, self.B = models, len(models)
         self._unfused = unfused
-        self._registered = registered_in(models) if registered is None else registered
+        self._registered = registered_in(models)
         self._written = written_names(models[0].modules())
         self._memo: dict[int, Any] = {}
         self._visited: dict[int, list[int]] = {}
@@ -158,8 +140,7 @@ class Fusion:
             {name: value_of_model(vars(model)[name], 0, memo) for name in unlike if name in vars(model)}
             for model, memo in zip(models, self._memos_of_models, strict=True)
         ]
-        module._fused_parts = ModelParts(module, begin)
-        module._fused_withhold(unlike)
+        module._fused_set_apart(begin, unlike, "")
 
     @functools.cached_property
     def _memos_of_models(self) -> list[dict[int, Any]]:
@@ -193,10 +174,11 @@ class Fusion:
         _refuse_other_kinds(models, where)
         _refuse_what_is_no_plain_module(first, where)
         refuse_other_hooks(models, where)
-        for inner, parts in _together(models) if kind in RULES else [("", models)]:
-            place = ".".join(filter(None, (path, inner))) or "the top"
-            refuse_backward_hooks(parts, place)
-            refuse_gradient_hooks(parts, place)
+        for together in zip(
+            *(model.named_modules() if kind in RULES else [("", model)] for model in models), strict=False
+        ):
+            place = ".".join(filter(None, (path, together[0][0]))) or "the top"
+            refuse_backward_hooks([part for _, part in together], place)
         leaf = self._leaf(models, path) if self._is_whole(models) else None
         if leaf is not None:
             for old, new in counterparts(first, leaf).items():  # lists and the like may hold its tensors
@@ -213,14 +195,15 @@ class Fusion:
     def _is_whole(self, models: Sequence[torch.nn.Module]) -> bool:
         """True if the modules may become one layer of an array: torch's classes, unmodified.
 
-        A stack of layers refuses if a part of it has no rule; it is then fused part by part.
+        A stack of layers refuses if a part of it has no rule; it is then fused part by part. So does a layer whose
+        weight is made of other tensors before each forward, as torch's old weight_norm makes it.
         """
         first = models[0]
         rule = RULES.get(type(first))
         can_fuse, called = getattr(rule, "can_fuse", None), getattr(rule, "called_parts", ())
         apart = bool(self._unfused) and any(id(part) in self._unfused for part in first.modules())
         whole = not apart and as_torch_made_it(models) and not hooked_inside(first, called)
-        return whole and (can_fuse is None or can_fuse(models)) and not _has_more_state(models)
+        return whole and (can_fuse is None or can_fuse(models)) and not made_of_others(first)
 
     def _visit_children(self, models: Sequence[torch.nn.Module], path: str) -> None:
         first = models[0]
@@ -301,18 +284,6 @@ class Fusion:
                     self._memo[id(value)] = stack(f"{where}.{name}", values)
 
 
-def _together(models: Sequence[torch.nn.Module]) -> Iterator[tuple[str, list[torch.nn.Module]]]:
-    """Yield each part's name and the part in every model; the models themselves first."""
-    for found in zip(*(model.named_modules() for model in models), strict=False):
-        yield found[0][0], [part for _, part in found]
-
-
-def _has_more_state(models: Sequence[torch.nn.Module]) -> bool:
-    """Return True if a layer's weight is made of other tensors before each forward, as torch's old weight_norm does."""
-    return bool(made_of_others(models[0]))
-
-
-_REGISTRIES = frozenset(vars(torch.nn.Module()))
 _known_attributes: dict[type, frozenset[str]] = {}
 
 
@@ -345,7 +316,7 @@ def _uncopied(model: torch.nn.Module) -> str | None:
     for path, module in model.named_modules():
         for name, value in vars(module).items():
             try:
-                copied(value, {}) if name not in _REGISTRIES else None
+                copied(value, {}) if name not in REGISTRIES else None
             except Exception:
                 return f"{path}.{name}".lstrip(".")
     return None
@@ -373,7 +344,7 @@ def _refuse_what_is_no_plain_module(module: torch.nn.Module, where: str) -> None
             f"{where} is what torch.compile made: give the module itself (._orig_mod) and compile the array"
         )
     kind: Any = type(module)
-    slotted = next((slot for slot in slots(kind) if hasattr(module, slot)), None)
+    slotted = next((slot for slot in slots_of(kind) if hasattr(module, slot)), None)
     if slotted is not None:
         raise InvalidArgument(
             f"{where}, a {name}, keeps {slotted} in __slots__, which torch does not copy: remove it from __slots__"

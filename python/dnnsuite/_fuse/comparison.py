@@ -24,6 +24,7 @@ import torch.fx
 from torch.utils.hooks import RemovableHandle
 
 from .._code import content_of, keeps_state, names_of
+from .._state import slots_of
 from ..nn.model_tensor import physical
 
 _BY_VALUE = (
@@ -47,6 +48,8 @@ _OF_A_CLASS = frozenset([
     "__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__slotnames__",
     "__annotations__", "__annotate_func__", "__static_attributes__", "_abc_impl",
 ])  # fmt: skip
+#: Attributes of every module, which are torch's.
+REGISTRIES = frozenset(vars(torch.nn.Module()))
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 
 
@@ -116,7 +119,10 @@ class Comparison:
         for kind, compare in _KINDS:
             if isinstance(a, kind):
                 return compare(self, a, b)
-        return self._elements(a, b) and self._attributes(a, b) and self._hidden(a, b)
+        attributes = ("__dict__", *slots_of(type(a)))  # also those of a class that derives from a collection
+        if isinstance(a, collections.defaultdict):
+            attributes = (*attributes, "default_factory")
+        return self._elements(a, b) and self._alike(a, b, attributes) and self._hidden(a, b)
 
     def tensors(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         a, b = physical(a), physical(b)
@@ -145,7 +151,8 @@ class Comparison:
     def functions(self, a: types.FunctionType, b: types.FunctionType) -> bool:
         alike = a.__code__ is b.__code__ or _without_places(a.__code__) == _without_places(b.__code__)
         alike = alike and (a.__globals__ is b.__globals__ or self._same_globals(a, b))
-        held = alike and self.same(_held_by(a), _held_by(b)) and self.same(vars(a), vars(b))
+        cells = [[content_of(cell, _MISSING) for cell in f.__closure__ or ()] for f in (a, b)]
+        held = alike and self.same(*cells) and self._alike(a, b, ("__defaults__", "__kwdefaults__", "__dict__"))
         return held and (not keeps_state(a) or _share_state(a, b))
 
     def _same_globals(self, a: types.FunctionType, b: types.FunctionType) -> bool:
@@ -162,10 +169,6 @@ class Comparison:
         mine, other = a.python_code("self"), b.python_code("self")
         return mine.src == other.src and self.same(mine.globals, other.globals)
 
-    def wrappers(self, a: Any, b: Any) -> bool:
-        """Compare what a class makes of functions: properties, static methods and methods of the class."""
-        return self._alike(a, b, ("fget", "fset", "fdel", "__func__"))
-
     def _elements(self, a: Any, b: Any) -> bool:
         """Compare numbers and strings by value, collections item by item."""
         if isinstance(a, _BY_VALUE):
@@ -178,16 +181,13 @@ class Comparison:
             return len(a) == len(b) and all(map(self.same, items.items(a), items.items(b)))
         return True
 
-    def _attributes(self, a: Any, b: Any) -> bool:
-        """Compare `__dict__` and slots, also those of a class that derives from a collection."""
-        return self._alike(a, b, ("__dict__", *slots(_class(a))))
-
     def _alike(self, a: Any, b: Any, names: Sequence[str]) -> bool:
         return all(self.same(getattr(a, name, _MISSING), getattr(b, name, _MISSING)) for name in names)
 
     def _hidden(self, a: Any, b: Any) -> bool:
         """Compare state that only C code sees, by the class's `==`, or by the bytes that pickle would write."""
-        if not has_hidden_state(_class(a)):
+        kind: Any = type(a)
+        if not has_hidden_state(kind):
             return True
         if isinstance(type(a).__eq__, types.WrapperDescriptorType) and type(a).__eq__ is not object.__eq__:
             return _equal(a, b)
@@ -210,7 +210,7 @@ _KINDS: tuple[tuple[Any, Callable[[Comparison, Any, Any], bool]], ...] = (
     (torch.Generator, lambda self, a, b: a.device == b.device and self.same(a.get_state(), b.get_state())),
     (_STATELESS, lambda self, a, b: True),
     (type, Comparison.classes),
-    ((property, staticmethod, classmethod), Comparison.wrappers),
+    ((property, staticmethod, classmethod), lambda self, a, b: self._alike(a, b, ("fget", "fset", "fdel", "__func__"))),
     (types.MemberDescriptorType, lambda self, a, b: a.__name__ == b.__name__),
     (torch.fx.Graph, Comparison.graphs),
     (_NEVER_EQUAL, lambda self, a, b: False),
@@ -227,11 +227,8 @@ def _share_state(a: types.FunctionType, b: types.FunctionType) -> bool:
     """Return True if two functions keep state in the same place: variables of one closure, the same containers, or
     modules, of which each model has its own."""
     both = ([*(f.__closure__ or ()), *(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()] for f in (a, b))
-    return all(x is y or isinstance(_content(x), torch.nn.Module) for x, y in zip(*both, strict=True))
-
-
-def _content(held: Any) -> Any:
-    return content_of(held) if isinstance(held, types.CellType) else held
+    pairs = ((x, y, content_of(x) if isinstance(x, types.CellType) else x) for x, y in zip(*both, strict=True))
+    return all(x is y or isinstance(held, torch.nn.Module) for x, y, held in pairs)
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -239,26 +236,6 @@ def _equal(a: Any, b: Any) -> bool:
         return bool(a == b) or bool(a != a and b != b)
     except Exception:  # an answer that is no truth value, or none
         return False
-
-
-def _held_by(function: types.FunctionType) -> Any:
-    cells = [content_of(cell, _MISSING) for cell in function.__closure__ or ()]
-    return cells, function.__defaults__, function.__kwdefaults__
-
-
-def _class(value: Any) -> Any:
-    return type(value)
-
-
-@functools.lru_cache(maxsize=4096)
-def slots(kind: Any) -> tuple[str, ...]:
-    """Name the attributes of a class that lie in slots, private ones as they are stored."""
-    return tuple(
-        name
-        for base in kind.__mro__
-        for name, value in vars(base).items()
-        if isinstance(value, types.MemberDescriptorType)
-    )
 
 
 def is_made_by_python(kind: Any) -> bool:
@@ -287,16 +264,13 @@ def same(a: Any, b: Any, registered: Mapping[int, str] | None = None) -> bool:
         return False
 
 
-_NO_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
-
-
 def differences(models: Sequence[torch.nn.Module], registered: Mapping[int, str] | None = None) -> dict[str, int]:
     """Find the plain attributes in which a model differs from the first one: name to the first such model."""
     first, found = vars(models[0]), {}
     for index, model in enumerate(models[1:], 1):
         other = vars(model)
         for name in {**first, **other}:
-            if name in found or name in _NO_ATTRIBUTES:
+            if name in found or name in REGISTRIES:
                 continue
             both = name in first and name in other
             if not both or not same(first[name], other[name], registered):

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import torch
 
+from .._shown import aligned, table_html
 from ..nn.array_module import ArrayModule
 from ..nn.sharing import is_shared
-from .code.fused_attributes import ModuleCoverage, bare_class
+from .code.own_values import ModuleCoverage, bare_class
 from .code.user_module import UserModule
+
+_MOST_ROWS = 60
 
 
 class Cover(NamedTuple):
@@ -39,22 +42,21 @@ class Coverage(list[Cover]):
 
     def __str__(self) -> str:
         """Show a line for each module: name, class, the way it runs, ms per forward where it is not fused, reason."""
+        costs = [milliseconds(c.cost_s) for c in self]
         rows = [
-            (
-                c.name or "(the model)",
-                c.layer,
-                c.how,
-                f"{cost} ms" if (cost := milliseconds(c.cost_s)) else "",
-                c.reason,
-            )
-            for c in self
+            (c.name or "(the model)", c.layer, c.how, cost and f"{cost} ms", c.reason)
+            for c, cost in zip(self, costs, strict=True)
         ]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-        return "\n".join(lines)
+        return "\n".join(aligned(rows, left=range(5)))
 
     def _repr_html_(self) -> str:
-        return coverage_html(self)
+        """Return a line that counts the ways in which modules run, and a row per module."""
+        counts = Counter(cover.how for cover in self)
+        counted = ", ".join(f"{count} {how}" for how, count in counts.most_common())
+        rows = [(c.name or "(the model)", c.layer, c.how, c.reason, milliseconds(c.cost_s)) for c in self]
+        left = f"<p>… and {len(rows) - _MOST_ROWS} more</p>" if len(rows) > _MOST_ROWS else ""
+        columns = ("module", "class", "runs", "reason", "ms per forward")
+        return table_html(columns, rows[:_MOST_ROWS], counted) + left
 
 
 def coverage(array: torch.nn.Module) -> Coverage:
@@ -106,6 +108,16 @@ def notes(array: torch.nn.Module) -> list[tuple[str, Counter[str]]]:
     return [(report.alone, Counter(report.mapped)) for report in _reports(array)]
 
 
+def differ_by_numbers(array: torch.nn.Module) -> bool:
+    """Return True if models of a part run one by one, and its code reads numbers of tensors."""
+    return any(report.asked and bool(report.reason) for report in _reports(array))
+
+
+def asks_for_numbers(array: torch.nn.Module) -> bool:
+    """Return True if models that were shards of their own asked for numbers, which all at once may have no answer."""
+    return any(report.alone for report in _reports(array))
+
+
 def take_notes(array: torch.nn.Module, known: Sequence[tuple[str, Counter[str]]]) -> None:
     """Give the parts of `array` the `notes` of an equal one, whose recordings are replayed in their place."""
     for report, (alone, mapped) in zip(_reports(array), known, strict=True):
@@ -127,20 +139,7 @@ def _mean(report: ModuleCoverage) -> float:
     return report.seconds / report.calls if report.calls else float("nan")
 
 
-_MOST_ROWS = 60
-
-
-def coverage_html(covers: Sequence[Cover]) -> str:
-    """Return a line that counts the ways in which modules run, and a row per module."""
-    counts = Counter(cover.how for cover in covers)
-    counted = ", ".join(f"{count} {how}" for how, count in counts.most_common())
-    rows = [(c.name or "(the model)", c.layer, c.how, c.reason, milliseconds(c.cost_s)) for c in covers]
-    left = f"<p>… and {len(rows) - _MOST_ROWS} more</p>" if len(rows) > _MOST_ROWS else ""
-    columns = ("module", "class", "runs", "reason", "ms per forward")
-    return f"<p>{escape(counted)}</p>{_table(columns, rows[:_MOST_ROWS])}{left}"
-
-
-def array_html(array: Any, root: torch.nn.Module, covers: Sequence[Cover]) -> str:
+def array_html(array: Any, root: torch.nn.Module) -> str:
     """Return a line about the array and its models, and the coverage."""
     parameters = list(array.parameters())
     each = sum(p.numel() for p in parameters) // array.B
@@ -148,14 +147,8 @@ def array_html(array: Any, root: torch.nn.Module, covers: Sequence[Cover]) -> st
     devices = ", ".join(sorted({str(p.device) for p in parameters})) or "no device"
     models = f"model{'s' * (array.B != 1)} {type(root).__name__}"
     line = f"array of {array.B} {models}: {each:,} parameters each, {size_mb:,.1f} MB in all on {devices}"
-    return f"<p>{escape(line)}</p>{coverage_html(covers)}"
+    return f"<p>{escape(line)}</p>{coverage(array)._repr_html_()}"
 
 
 def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.3g}" if seconds > 0 else ""  # NaN before the first call
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

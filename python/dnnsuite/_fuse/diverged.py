@@ -12,18 +12,17 @@ import torch
 
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .code.fused_attributes import PLAIN_VALUES, is_fused, plain_attributes
-from .code.one_by_one import ModelParts, plain_models_of
-from .code.own_values import names_of_own, own_attributes
+from .code.one_by_one import plain_models_of
+from .code.own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused, names_of_own, own_attributes
 from .code.stand_in import StandIn
 from .comparison import same
 from .hooks import counterparts
-from .layer_settings import join_settings
 from .left_tensors import (
     NotJoined,
     WatchedModels,
     give_attributes,
     is_users_state,
+    join_settings,
     joined_inside,
     left_in,
     may_change_in_place,
@@ -31,7 +30,7 @@ from .left_tensors import (
     value_of_model,
 )
 from .rebound import refuse_held_in
-from .slices import tree as modules_of
+from .single_model import tree as modules_of
 
 _MISSING = object()
 
@@ -145,8 +144,9 @@ class Divergence:
 
     def _numbers(self, path: str, module: Any) -> Set[str]:
         """Name the numbers and strings in which the models differ."""
-        first, *others = map(plain_attributes, self._models(path)[0])
-        return {n for n, value in first.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
+        first, *others = map(vars, self._models(path)[0])
+        plain = {n: value for n, value in first.items() if isinstance(value, PLAIN_VALUES) and n not in NO_ATTRIBUTES}
+        return {n for n, value in plain.items() if not all(same(value, own.get(n, _MISSING)) for own in others)}
 
     def _join(self, path: str, module: Any, names: Set[str]) -> tuple[set[str], bool]:
         """Give the array's module what code of all models has left in it, tensors of all of them joined.
@@ -305,8 +305,7 @@ def _set_apart(module: Any, models: Sequence[tuple[Any, int]], names: Set[str]) 
             begin.append(
                 own_attributes(module, number, {}) | {n: value_of_model(v, index, memo) for n, v in given.items()}
             )
-        module._fused_parts = ModelParts(module, begin)
-        module._fused_withhold(names)
+        module._fused_set_apart(begin, names, "")
     module._fused_own = None
     report = module._fused_report
     report.reason = report.reason or f"its code makes models differ in {min(names)}"

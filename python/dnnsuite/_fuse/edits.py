@@ -18,13 +18,9 @@ from ..nn.sharing import equal_values, held_once, spread
 from ..ops.array_layers import SavedRows, changed_slots, has_rows
 from ..ops.memory_order import memory_order
 from .build import Fusion
-from .edited_attributes import EditedAttributes
-from .fitting_models import remember, those_that_fit
-from .layer_settings import narrow_settings, settings_of
-from .left_tensors import choose_models, keeps_more, left_in
-from .module_walk import tensors_of_each
-from .single_model import model_of
-from .slices import set_width
+from .left_tensors import choose_models, keeps_more, left_in, narrow_settings, settings_of
+from .new_models import EditedAttributes, remember, those_that_fit
+from .single_model import model_of, set_width, tensors_of_each
 
 _Kept = tuple[str, torch.Tensor, str]  # name, tensor, kind
 _Row = tuple[torch.Tensor, int, torch.Tensor, str]  # tensor, slot, its new values, kind
@@ -151,9 +147,14 @@ class ArrayEdit:
         root, changed = self.array._root, changed_slots(self.slots, self.array.B)
         if changed is None or not self._attributes.same or any(map(keeps_more, root.modules())):
             return None
-        if any(self._other_lists(module, path) for path, module in root.named_modules()):
-            return None
-        rows, python, seen = [], _read_by_python(root), set()
+        rows, python, seen = [], set[str](), set[int]()
+        for path, layer in root.named_modules():
+            if isinstance(layer, ArrayModule):
+                if any(list(getattr(layer, name)) != own for name, own in self._lists(layer, path).items()):
+                    return None
+                # Buffers with arguments, whose values Python knows, and does not read again.
+                own = (name for name in layer.per_model_arguments if name not in layer.reread)
+                python.update(f"{path}.{name}".lstrip(".") for name in own)
         for key, tensor, kind in places:
             if id(tensor) in seen or self._stays_shared(key, tensor):
                 continue
@@ -247,21 +248,6 @@ class ArrayEdit:
             fresh = {slot: one.value(path, name) for slot, one in self.new.items()}
             found[name] = [fresh[k] if s is None else held[s] for k, s in enumerate(self.slots)]
         return found
-
-    def _other_lists(self, module: torch.nn.Module, path: str) -> bool:
-        lists = self._lists(module, path) if isinstance(module, ArrayModule) else {}
-        return any(list(getattr(module, name)) != values for name, values in lists.items())
-
-
-def _read_by_python(root: torch.nn.Module) -> set[str]:
-    """Collect the names of buffers with arguments of layers, whose values Python knows, and does not read again."""
-    layers = ((path, module) for path, module in root.named_modules() if isinstance(module, ArrayModule))
-    return {
-        f"{path}.{name}".lstrip(".")
-        for path, layer in layers
-        for name in layer.per_model_arguments
-        if name not in layer.reread
-    }
 
 
 def _of_new_models(message: str, count: int) -> str:

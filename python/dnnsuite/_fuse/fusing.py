@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Models into an array, and an array into models."""
+"""Models into an array, an array into models, and batches for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, overload
 
 import torch
 
@@ -18,9 +21,6 @@ from .code.user_module import UserModule
 from .comparison import PROXIES
 from .diverged import take_from_models
 from .single_model import models_of
-from .unfused import Unfused, chosen_parts
-
-__all__ = ["fuse", "unfuse", "width"]
 
 
 def fuse(
@@ -151,3 +151,143 @@ def _refuse_parts_without_an_end(module: torch.nn.Module, path: str, above: list
             )
         if part is not None:
             _refuse_parts_without_an_end(part, f"{path}{name}.", [*above, module])
+
+
+#: A name, names, or a function of a module's name and the module.
+Unfused = str | Iterable[str] | Callable[[str, torch.nn.Module], bool]
+_SHOWN = 3
+_NO_FORWARD = (
+    torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict,
+)  # fmt: skip
+
+
+def chosen_parts(model: torch.nn.Module, unfused: Unfused) -> frozenset[int]:
+    """Return the identities of the modules of `model` that `unfused` names; of nested ones the outermost.
+
+    A list of modules that is never called itself (`ModuleList`, `ModuleDict`) stands for the modules in it.
+
+    Raises:
+        InvalidArgument: for a name that matches no module, with the nearest names there are.
+    """
+    parts = dict(model.named_modules(remove_duplicate=False))
+    if callable(unfused):
+        names = [name for name, part in parts.items() if unfused(name, part)]
+    else:
+        names = _matching(parts, [unfused] if isinstance(unfused, str) else unfused)
+    below = {name: f"{name}." if name else "" for name in names}  # how the names of its parts begin
+    outermost = [name for name in names if not any(name != one and name.startswith(below[one]) for one in names)]
+    return frozenset(id(part) for name in outermost for part in _called(parts[name]))
+
+
+def _matching(parts: dict[str, torch.nn.Module], patterns: Iterable[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise InvalidArgument(
+                f"unfused takes names of modules or a function of name and module, got a {type(pattern).__name__}"
+            )
+        names = [name for name in parts if fnmatchcase(name, pattern)]
+        if not any(True for name in names for _ in _called(parts[name])):
+            near = difflib.get_close_matches(pattern, [name for name in parts if name], _SHOWN, 0.0)
+            there = ", ".join(near) if near else "none, for the model has no parts"
+            raise InvalidArgument(f"unfused={pattern!r} matches no module of the models; the nearest are {there}")
+        found |= dict.fromkeys(names)
+    return list(found)
+
+
+def _called(part: torch.nn.Module) -> Iterable[torch.nn.Module]:
+    """Yield the module, or those in it if it only holds them."""
+    if not isinstance(part, _NO_FORWARD) or type(part).forward is not torch.nn.Module.forward:
+        yield part
+        return
+    for child in part.children():
+        yield from _called(child)
+
+
+@overload
+def stack(batch: torch.Tensor | Sequence[torch.Tensor], B: int | None = None) -> torch.Tensor: ...
+@overload
+def stack(batch: Mapping[str, Any] | Sequence[Mapping[str, Any]], B: int | None = None) -> dict[str, Any]: ...
+
+
+def stack(batch: Any, B: int | None = None) -> Any:
+    """Make a batch `[B, ...]` for an array.
+
+    Args:
+        batch: one tensor that all models share, or a sequence of B tensors of one shape. A shared tensor is not copied
+            (stride 0 in dimension 0) unless it is sparse. A mapping, or a sequence of B mappings, gives a dictionary of
+            such batches; values in it that are not tensors are kept unchanged.
+        B: number of models; required for a shared batch.
+
+    Raises:
+        InvalidArgument: B is missing or is not the number of tensors, the tensors have different shapes, or something
+            else is given in place of a tensor.
+
+    >>> import torch, dnnsuite
+    >>> x = dnnsuite.stack(torch.ones(5, 8), B=3)
+    >>> x.shape, x.stride()
+    (torch.Size([3, 5, 8]), (0, 8, 1))
+    >>> dnnsuite.stack({"input_ids": torch.ones(5, 8)}, B=3)["input_ids"].shape
+    torch.Size([3, 5, 8])
+    """
+    if isinstance(batch, Mapping):
+        return {name: stack(v, B) if isinstance(v, torch.Tensor) else v for name, v in batch.items()}
+    if B is not None and (type(B) is not int or B < 1):
+        what = repr(B) if isinstance(B, (int, float)) else f"a {type(B).__name__}"
+        raise InvalidArgument(f"stack takes a batch and the number of models, B, 1 or more; got {what} for B")
+    if isinstance(batch, torch.Tensor):
+        if B is None:
+            raise InvalidArgument("stack of one shared tensor needs the number of models: dnnsuite.stack(x, B=4)")
+        if batch.layout == torch.strided:
+            return batch.unsqueeze(0).expand(B, *batch.shape)
+        batch = [batch] * B
+    if not isinstance(batch, Iterable) or hasattr(batch, "__array__"):
+        raise InvalidArgument(f"stack takes tensors, got a {type(batch).__name__}: torch.as_tensor makes one of it")
+    parts = list(batch)
+    if not parts or (B is not None and len(parts) != B):
+        raise InvalidArgument(
+            f"stack got {len(parts)} tensors for {B if B is not None else 'one or more'} models: give one for each "
+            "model, and stack the parts of a batch one by one, dnnsuite.stack(x, B=4), dnnsuite.stack(y, B=4)"
+        )
+    if all(isinstance(part, Mapping) for part in parts):
+        return _stacked_by_name(parts)
+    _check_alike(parts)
+    return torch.stack(parts)
+
+
+def _stacked_by_name(batches: list[Mapping[str, Any]]) -> dict[str, Any]:
+    for index, other in enumerate(batches):
+        if other.keys() != batches[0].keys():
+            raise InvalidArgument(f"batches 0 and {index} have different names: {[*batches[0]]} and {[*other]}")
+    return {
+        name: stack([batch[name] for batch in batches]) if isinstance(first, torch.Tensor) else first
+        for name, first in batches[0].items()
+    }
+
+
+def _check_alike(tensors: list[Any]) -> None:
+    """Refuse what is no tensor, and tensors of different shapes."""
+    for index, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise InvalidArgument(
+                "stack takes tensors or mappings of tensors, one or a list of one per model; got a "
+                f"{type(tensor).__name__} in place {index}: stack the tensors of a tuple one by one; torch.as_tensor "
+                "makes tensors of arrays"
+            )
+        if tensor.layout not in (torch.strided, torch.sparse_coo):
+            raise InvalidArgument(
+                f"tensor {index} has layout {tensor.layout}, of which torch stacks no tensors: give "
+                "x.to_sparse_coo(), or keep a matrix that all models share as a buffer of theirs"
+            )
+        if tensor.shape != tensors[0].shape:
+            raise InvalidArgument(f"tensors 0 and {index} differ: {list(tensors[0].shape)} and {list(tensor.shape)}")
+
+
+def unstack(batch: torch.Tensor) -> list[torch.Tensor]:
+    """List the B views of a batch `[B, ...]`, one per model.
+
+    >>> import torch, dnnsuite
+    >>> [part.tolist() for part in dnnsuite.unstack(torch.tensor([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
+    return list(batch.unbind(0))

@@ -49,18 +49,14 @@ def refuse_other_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
 
 
 def refuse_backward_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
-    """Raise InvalidArgument if a model has a backward hook: it would see the gradients of all models."""
+    """Raise InvalidArgument if a model has a backward hook: it would see the gradients of all models; or if a parameter
+    has a hook: copies of parameters have none, so it would not be called."""
     for index, model in enumerate(models):
         if any(getattr(model, name, None) for name in _BACKWARD_HOOKS):
             raise InvalidArgument(
                 f"model {index} has a backward hook at {where}, which would see the gradients of all models; remove it "
                 "before fuse and look at array.parameters() instead"
             )
-
-
-def refuse_gradient_hooks(models: Sequence[torch.nn.Module], where: str) -> None:
-    """Raise InvalidArgument if a parameter has a hook: copies of parameters have none, so it would not be called."""
-    for index, model in enumerate(models):
         for name, parameter in model._parameters.items():
             if parameter is not None and has_gradient_hook(parameter):
                 raise InvalidArgument(

@@ -4,20 +4,21 @@ unchanged."""
 
 from __future__ import annotations
 
-import dis
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from .. import nn
+from .._code import names_of
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule
-from .code.sequential import Sequential
-from .comparison import same
+from .code.epilogue_fusion import Sequential
+from .comparison import REGISTRIES, same
 
 #: Array layer of each layer class of torch.
 RULES: dict[Any, type[ArrayModule]] = {
@@ -27,7 +28,6 @@ RULES: dict[Any, type[ArrayModule]] = {
     and issubclass(layer, ArrayModule)
     and isinstance(layer.__dict__.get("torch_class"), type)
 }
-_OWN = frozenset(vars(torch.nn.Module()))
 CONTAINERS: tuple[type[torch.nn.Module], ...] = (
     torch.nn.Sequential, Sequential, torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList,
     torch.nn.ParameterDict,
@@ -42,34 +42,23 @@ ELEMENTWISE: tuple[type[torch.nn.Module], ...] = tuple(getattr(torch.nn, name) f
 
 
 def _called(kind: Any) -> dict[str, Any]:
-    """Collect the functions of torch.nn.functional that the forward of a class of torch's calls by name: itself, in
-    another method of the class, or in such a function."""
-    library = torch.nn.functional
+    """Collect the functions of torch.nn.functional that the forward of a class of torch's may call: it names them
+    itself, in another method of the class, or in such a function."""
     found: dict[str, Any] = {}
     callers: list[Any] = [kind.forward]
     for caller in callers:
-        for before, name, is_global in _named_in(caller):
-            called = getattr(library, name, None)
-            if callable(called) and (before == "F" or is_global):
-                found[name] = called
-            else:
-                called = getattr(kind, name, None) if before == "self" else None
-            if inspect.isfunction(called) and called not in callers:
-                callers.append(called)
+        for name in _callables_named(caller.__code__):
+            found[name] = called = getattr(torch.nn.functional, name)
+            callers += [called] if inspect.isfunction(called) and called not in callers else []
+        methods = (getattr(kind, name, None) for name in names_of(caller.__code__))
+        callers += [one for one in methods if inspect.isfunction(one) and one not in callers]
     return found
 
 
 @functools.cache
-def _named_in(caller: Any) -> list[tuple[Any, str, bool]]:
-    """List the names in the code of a function: what is named before each, the name, and whether it is a global of
-    torch.nn.functional. Classes share most of their functions."""
-    inside = getattr(caller, "__module__", None) == torch.nn.functional.__name__
-    code = list(dis.get_instructions(caller))
-    return [
-        (before.argval if before else None, one.argval, inside and one.opname == "LOAD_GLOBAL")
-        for before, one in zip([None, *code], code, strict=False)
-        if isinstance(one.argval, str)
-    ]
+def _callables_named(code: types.CodeType) -> list[str]:
+    """Name what code may call of torch.nn.functional. Classes share most of their functions."""
+    return [name for name in names_of(code) if callable(getattr(torch.nn.functional, name, None))]
 
 
 #: Forward of each class of torch's in `RULES`, and the functions that it calls, as they were when its layer was made.
@@ -122,7 +111,7 @@ def says_all(rule: type[ArrayModule], layer: torch.nn.Module) -> bool:
         path in parts and name in vars(parts[path]) and same(value, vars(parts[path])[name])
         for path, part in _made_by_torch(rule, arguments, kinds).named_modules()
         for name, value in vars(part).items()
-        if name not in _OWN
+        if name not in REGISTRIES
     )
 
 
@@ -162,5 +151,5 @@ def as_torch_made_it(layers: Sequence[torch.nn.Module]) -> bool:
     kind = type(layers[0])
     if kind not in RULES or _replaced(kind):
         return False
-    usual = _OWN | RULES[kind].set_by_constructor
+    usual = REGISTRIES | RULES[kind].set_by_constructor
     return not any(hasattr(kind, name) for layer in layers for name in vars(layer) if name not in usual)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Tensors that code of all models has left in attributes, and which attributes are a user's state.
+"""State of models beside parameters and buffers: which attributes are a user's state, tensors that code of all models
+has left in them, and settings of layers that code of some models has set, such as an `eps`.
 
 Whatever takes some models of an array, or one, or adds some, takes theirs of these tensors too: each has all models'.
+An array's layer has one value of a setting for all models, so those of each model are kept beside it while that value
+stays what it is.
 """
 
 from __future__ import annotations
@@ -17,12 +20,75 @@ from typing import Any
 import torch
 
 from .._state import STANDS_FOR, Watch, dictionary_of, hides_state, slots_of
+from ..nn.array_module import ArrayModule
 from ..nn.model_tensor import ModelTensor
-from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES
+from .code.own_values import NO_ATTRIBUTES, PLAIN_VALUES
 from .comparison import same
 from .hooks import counterparts
-from .layer_settings import settings_of
-from .module_copies import copied
+from .module_copies import all_in, copied
+
+_NAME = "_fused_set"  # attribute of a layer: by name, the layer's value and one of each model
+
+
+def value_of_all(layer: Any, name: str) -> Any:
+    """Return an array's setting of a layer; a list where it has one for each model."""
+    if isinstance(layer, ArrayModule) and name != "training":
+        arguments = layer.arguments_of(layer)
+        if name in arguments:
+            return arguments[name]
+    return vars(layer).get(name)
+
+
+def settings_of(layer: torch.nn.Module) -> dict[str, list[Any]]:
+    """Collect what code of the models has set in a layer: by name one value of each."""
+    held = vars(layer).get(_NAME, {})
+    return {name: own for name, (known, own) in held.items() if value_of_all(layer, name) == known}
+
+
+def keep_settings(layer: torch.nn.Module, found: Mapping[str, Sequence[Any]]) -> None:
+    """Keep what code of the models has set in a layer beside what is known of others."""
+    if found or _NAME in vars(layer):
+        kept = {**settings_of(layer), **found}
+        vars(layer)[_NAME] = {name: (value_of_all(layer, name), list(own)) for name, own in kept.items()}
+
+
+def narrow_settings(layer: torch.nn.Module, found: Mapping[str, Sequence[Any]], models: Sequence[int | None]) -> None:
+    """Keep of what was `found` in a layer what is of these `models`; a new one, None, has the layer's own value."""
+    vars(layer).pop(_NAME, None)
+    each = {name: value_of_all(layer, name) for name in found}
+    own = {
+        name: [_of_model(each[name], place) if model is None else values[model] for place, model in enumerate(models)]
+        for name, values in found.items()
+    }
+    keep_settings(layer, own)
+
+
+def join_settings(layer: torch.nn.Module, parts: Sequence[tuple[torch.nn.Module, int]]) -> None:
+    """Keep in an array's layer what code of models in its `parts` has set: the layer of each, and how many models it
+    has."""
+    held = [settings_of(part) for part, _ in parts]
+    names = dict.fromkeys(name for own in held for name in own)
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for (part, models), own in zip(parts, held, strict=True):
+        for name in names:
+            one = value_of_all(part, name) if name not in own else own[name]
+            found[name] += [_of_model(one, index) for index in range(models)]
+    keep_settings(layer, found)
+
+
+def give_to_model(layer: torch.nn.Module, model: torch.nn.Module, index: int) -> None:
+    """Set in the layer of model `index` what its code has set."""
+    vars(model).pop(_NAME, None)
+    for name, own in settings_of(layer).items():
+        if name == "training":
+            model.train(own[index])
+        else:
+            vars(model)[name] = own[index]
+
+
+def _of_model(value: Any, index: int) -> Any:
+    return value[index] if isinstance(value, list) else value
+
 
 _LISTS = (list, tuple, collections.deque)
 _PLAIN_TYPES = frozenset(PLAIN_VALUES)
@@ -54,18 +120,13 @@ def keeps_more(module: torch.nn.Module) -> bool:
     return apart or bool(settings_of(module)) or any(True for _ in left_in(module))
 
 
-def tensors_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """Yield a tensor, or those in a container or an object, and in such in there."""
-    if isinstance(value, torch.Tensor):
-        yield value
-        return
-    seen = set() if seen is None else seen
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    for part in parts_inside(value):
-        if type(part) not in _PLAIN_TYPES:
-            yield from tensors_in(part, seen)
+    return (one for one in all_in(value, _no_numbers) if isinstance(one, torch.Tensor))
+
+
+def _no_numbers(value: Any) -> list[Any]:
+    return [part for part in parts_inside(value) if type(part) not in _PLAIN_TYPES]
 
 
 def parts_inside(value: Any) -> Iterable[Any]:

@@ -19,10 +19,9 @@ from .._torch import at_end_of_backward, transforming, tree_flatten, tree_leaves
 from .._ways import Trial, key_of
 from ..nn.model_tensor import state
 from ..ops.device import on_cpu
-from .code.call_user_code import check_width
-from .code.fused_attributes import ModuleCoverage, bare_class, is_fused
-from .code.joined_outputs import joined
+from .code.call_user_code import check_width, joined
 from .code.one_by_one import ModelParts, plain_models_of
+from .code.own_values import ModuleCoverage, bare_class, is_fused
 from .code.plain_models import PlainModels, following
 from .single_model import parts_of
 
@@ -65,14 +64,14 @@ class LoopChoice:
         self._last = None
         if needed or self.forced is not None:
             wanted = (needed or self.forced == LOOP) and self._can(args, kwargs)
-            self.looping = wanted and (needed or not self.plain.has_side_effects(args))
+            self.looping = wanted and (needed or not self.plain.seen(args, kwargs).acts)
             return self._loop(args, kwargs) if self.looping else fused(*args, **kwargs)
         trial = self._last = self._trial(args, kwargs)
         if trial is None:
             return fused(*args, **kwargs)
         way = trial.now
         if way == LOOP and (
-            self._unended > _UNENDED or not self._can(args, kwargs) or self.plain.has_side_effects(args)
+            self._unended > _UNENDED or not self._can(args, kwargs) or self.plain.seen(args, kwargs).acts
         ):
             trial.settle(way := FUSED)
         self.why = trial.why if trial.done and way == LOOP else ""
@@ -148,10 +147,8 @@ class LoopChoice:
             self.plain = parts.plain_models()
         if any(not isinstance(leaf, (torch.Tensor, *_PLAIN)) for leaf in _flat((args, kwargs))):
             return False
-        refusal = self.plain.known_refusal(args)
-        if refusal is None:
-            refusal = self.plain.refusal(*self._of_models(args, kwargs, 1)[0])
-        return not refusal
+        seen = self.plain.known(args) or self.plain.seen(*self._of_models(args, kwargs, 1)[0])
+        return not seen.refusal
 
     def _of_models(self, args: Any, kwargs: Any, models: int) -> list[tuple[Any, dict[str, Any]]]:
         leaves, spec = tree_flatten((args, kwargs))
@@ -215,6 +212,9 @@ def _flat(value: Any) -> Iterable[Any]:
         yield value
 
 
+_FORCED = {None: None, True: LOOP, False: FUSED}
+
+
 def _choice_of(array: torch.nn.Module) -> LoopChoice | None:
     choice = getattr(array, "_choice", None)
     return choice if isinstance(choice, LoopChoice) else None
@@ -224,11 +224,7 @@ def run_in_a_loop(array: torch.nn.Module, loop: bool | None) -> None:
     """Run the models of `array` in a loop or, wherever they can, at once; None leaves it to the array's measurement."""
     choice = _choice_of(array)
     if choice is not None:
-        choice.forced, choice.why = _forced(loop), ""
-
-
-def _forced(loop: bool | None) -> str | None:
-    return None if loop is None else LOOP if loop else FUSED
+        choice.forced, choice.why = _FORCED[loop], ""
 
 
 @contextmanager
@@ -239,7 +235,7 @@ def in_step(array: torch.nn.Module, loop: bool | None) -> Iterator[None]:
         yield
         return
     before = choice.forced, choice.in_step
-    choice.forced, choice.in_step = _forced(loop), True
+    choice.forced, choice.in_step = _FORCED[loop], True
     try:
         yield
     finally:
@@ -270,15 +266,3 @@ def run_apart(array: torch.nn.Module) -> bool:
     root = array.__dict__.get("_root", array)
     report, plain = root.__dict__.get("_fused_report"), [*plain_models_of(array), *plain_models_of(root)]
     return report is not None and bool(report.reason) and bool(plain) and not any(one.may_act for one in plain)
-
-
-def differ_by_numbers(array: torch.nn.Module) -> bool:
-    """Return True if models of a part run one by one, and its code reads numbers of tensors."""
-    reports = [m.__dict__.get("_fused_report") for m in parts_of(array.__dict__.get("_root", array))]
-    return any(report is not None and report.asked and bool(report.reason) for report in reports)
-
-
-def asks_for_numbers(array: torch.nn.Module) -> bool:
-    """Return True if models that were shards of their own asked for numbers, which all at once may have no answer."""
-    reports = [m.__dict__.get("_fused_report") for m in parts_of(array.__dict__.get("_root", array))]
-    return any(report is not None and report.alone for report in reports)

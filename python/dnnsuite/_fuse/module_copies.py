@@ -23,7 +23,7 @@ import operator
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .._code import content_of
 from ..nn.own_tensors import OwnTensors
-from .comparison import PROXIES, referred
+from .comparison import PROXIES, REGISTRIES, referred
 
 _FIXED = frozenset(
     [
@@ -44,7 +44,6 @@ _KEPT = (type, types.ModuleType, io.IOBase, logging.Logger, type(torch.ops.aten.
 _LOCKS = {type(threading.Lock()): threading.Lock, type(threading.RLock()): threading.RLock}
 _WEAK_DICTIONARIES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
 _DICTIONARIES = (dict, collections.OrderedDict)
-_REGISTRIES = frozenset(vars(torch.nn.Module()))
 _MISSING = object()
 #: Methods by which a class of modules says itself how it is copied.
 _PROTOCOL = ("__deepcopy__", "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
@@ -67,17 +66,16 @@ def held_by(value: Any) -> tuple[Any, ...]:
     return tuple(value.values()) if kind is dict else ()
 
 
-def tensors_and_modules_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.nn.Module | torch.Tensor]:
-    """Yield the tensors and modules that a function, bound method, partial or collection holds."""
-    seen = set() if seen is None else seen
-    if id(value) in seen:
-        return
-    seen.add(id(value))
-    if isinstance(value, (torch.nn.Module, torch.Tensor)):
-        yield value
-    else:
-        for part in held_by(value):
-            yield from tensors_and_modules_in(part, seen)
+def all_in(value: Any, parts: Callable[[Any], Iterable[Any]] = held_by) -> Iterator[Any]:
+    """Yield a value and all that is in it by `parts`, each once and in order; not what tensors and modules hold."""
+    waiting, seen = [value], dict[int, Any]()  # which keeps them alive: no other object may get an id of these
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            yield one
+            if type(one) in PROXIES or not isinstance(one, (torch.nn.Module, torch.Tensor)):
+                waiting += reversed(list(parts(one)))
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
@@ -140,7 +138,7 @@ class _Copy:
             try:
                 held[name] = part if type(part) in _FIXED else self.of(part)
             except TypeError:
-                if name in _REGISTRIES or not _says_how(_bare(kind)):
+                if name in REGISTRIES or not _says_how(_bare(kind)):
                     raise
                 held[name] = _copied_by_its_class(value, name)
         return made
@@ -186,7 +184,7 @@ class _Copy:
 
     def _leads(self, value: Any) -> bool:
         """Return True if a function, or what it holds, holds a module that is copied."""
-        modules = (one for one in tensors_and_modules_in(value) if isinstance(one, torch.nn.Module))
+        modules = (one for one in all_in(value) if isinstance(one, torch.nn.Module))
         return any(id(one) in self._memo or id(one) in self._inside or self._is_array(one) for one in modules)
 
     def _is_array(self, module: torch.nn.Module) -> bool:
@@ -211,21 +209,15 @@ class _Copy:
         found = [root for root in roots if isinstance(root, torch.nn.Module)]
         return {id(part) for root in found for part in (root, *root.modules(), *root.parameters(), *root.buffers())}
 
-    def _reference(self, value: Any) -> Any:
-        old = value()
+    def _reference(self, value: Any, old: Any, make: Callable[[Any], Any]) -> Any:
+        """Make a reference to the copy of `old`, if there is one."""
         new = self._referred(old)
-        return value if new is old else weakref.ref(new)
+        return value if new is old else make(new)
 
     def _weak_method(self, value: Any) -> Any:
         method = value()
-        new = None if method is None else self._referred(method.__self__)
-        same = method is None or new is method.__self__
-        return value if same else weakref.WeakMethod(types.MethodType(method.__func__, new))
-
-    def _proxy(self, value: Any) -> Any:
-        old = referred(value)
-        new = self._referred(old)
-        return value if new is old else weakref.proxy(new)
+        old = None if method is None else method.__self__
+        return self._reference(value, old, lambda new: weakref.WeakMethod(types.MethodType(method.__func__, new)))
 
     def _weak_dictionary(self, value: Any) -> Any:
         weak_keys = type(value) is weakref.WeakKeyDictionary
@@ -239,9 +231,6 @@ class _Copy:
     def _handle(self, value: RemovableHandle) -> RemovableHandle:
         """Copy the handle of a hook, unless its module is no more."""
         return value if value.hooks_dict_ref() is None else self._object(value)
-
-    def _items(self, value: Any) -> dict[Any, Any]:
-        return {self.of(key): self.of(part) for key, part in value.items()}
 
     def _object(self, value: Any) -> Any:
         """Copy by the class's `__deepcopy__`, else by the protocol of pickle."""
@@ -274,11 +263,14 @@ _WAYS: tuple[tuple[Any, Callable[[_Copy, Any], Any]], ...] = (
     ((types.BuiltinFunctionType, types.MethodWrapperType), _Copy._method_of_c),
     (tuple(_LOCKS), lambda copy, value: _LOCKS[type(value)]()),
     (weakref.WeakMethod, _Copy._weak_method),
-    (weakref.ref, _Copy._reference),
-    (PROXIES, _Copy._proxy),
+    (weakref.ref, lambda copy, value: copy._reference(value, value(), weakref.ref)),
+    (PROXIES, lambda copy, value: copy._reference(value, referred(value), weakref.proxy)),
     (_WEAK_DICTIONARIES, _Copy._weak_dictionary),
     (RemovableHandle, _Copy._handle),
-    (types.MappingProxyType, lambda copy, value: types.MappingProxyType(copy._items(value))),
+    (
+        types.MappingProxyType,
+        lambda copy, value: types.MappingProxyType({copy.of(key): copy.of(part) for key, part in value.items()}),
+    ),
 )
 
 

@@ -7,7 +7,7 @@ import functools
 import gc
 import types
 import weakref
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ from .._state import dictionary_of
 from ..errors import InvalidArgument
 from ..nn.array_module import ArrayModule, made_of_others
 from ..nn.sharing import SharedState
-from .code.fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .code.late_draws import names_in_code
+from .code.own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .comparison import PROXIES, referred
 from .hooks import FORWARD_HOOKS
 from .left_tensors import OPAQUE, attributes_inside, parts_in_place, parts_inside
-from .module_copies import held_by, tensors_and_modules_in
+from .module_copies import all_in, held_by
 
 _IN_C = frozenset(("builtins", "itertools", "operator"))  # whose iterators, views and getters hold what they lead to
 _MANY = 64  # functions in a collection that are looked for
@@ -36,7 +36,7 @@ def refuse_what_cannot_follow(module: torch.nn.Module, copies: Collection[int], 
         InvalidArgument: naming the function, and what it holds.
     """
     for name, function in vars(module).items():
-        for held in tensors_and_modules_in(function) if type(function) is types.FunctionType else ():
+        for held in all_in(function) if type(function) is types.FunctionType else ():
             if id(held) in registered and not (isinstance(held, torch.nn.Module) and id(held) in copies):
                 what = registered[id(held)] or "the whole model"
                 raise InvalidArgument(
@@ -161,7 +161,7 @@ def holds_module(value: Any) -> bool:
     """Return True for a function, method or partial that holds a module, and for a short collection of such."""
     kind = type(value)
     if kind in (types.FunctionType, types.MethodType, functools.partial):
-        return any(isinstance(one, torch.nn.Module) for one in tensors_and_modules_in(value))
+        return any(isinstance(one, torch.nn.Module) for one in all_in(value))
     if kind in (list, tuple, dict) and len(value) <= _MANY:
         return any(map(holds_module, held_by(value)))
     return False
@@ -181,15 +181,12 @@ def refers_outside(module: torch.nn.Module) -> bool:
     )
 
 
-def arrays_in(value: Any, seen: set[int] | None = None) -> Iterator[torch.nn.Module]:
+def arrays_in(value: Any) -> Iterator[Any]:
     """Yield arrays, and modules of arrays, to which a value refers, also weakly."""
-    seen = set() if seen is None else seen
+    return (one for one in all_in(value, _led_to) if type(one) not in PROXIES and isinstance(one, SharedState))
+
+
+def _led_to(value: Any) -> Iterable[Any]:
     if type(value) in PROXIES or isinstance(value, weakref.ref):
-        value = referred(value) if type(value) in PROXIES else value()
-    if isinstance(value, torch.nn.Module):
-        if isinstance(value, SharedState):
-            yield value
-    elif id(value) not in seen and not isinstance(value, (*PLAIN_VALUES, torch.Tensor)):
-        seen.add(id(value))
-        for part in held_by(value) or parts_inside(value):
-            yield from arrays_in(part, seen)
+        return (referred(value) if type(value) in PROXIES else value(),)
+    return () if isinstance(value, PLAIN_VALUES) else held_by(value) or parts_inside(value)

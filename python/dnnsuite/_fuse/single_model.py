@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One model of an array as an ordinary torch module."""
+"""Models of an array: one as an ordinary module, some as an array that shares their storage; walks over the modules."""
 
 from __future__ import annotations
 
@@ -13,30 +13,158 @@ from ..nn.array_module import ArrayModule
 from ..nn.random_streams import FUNCTION_STREAM
 from ..nn.sharing import held_by
 from ..ops.torch_on_arrays import forget
-from .code.fused_attributes import INTERNAL, bare_class, class_of_its_own, is_fused
+from .code.epilogue_fusion import Sequential
 from .code.lent_parameters import put_at
-from .code.own_values import own_attributes
-from .code.sequential import Sequential
+from .code.own_values import INTERNAL, bare_class, class_of_its_own, is_fused, own_attributes
 from .hooks import FORWARD_HOOKS, bind_hooks, counterparts
-from .layer_settings import give_to_model
-from .left_tensors import one_model
+from .left_tensors import give_to_model, narrow_settings, one_model, settings_of, some_models, value_in_array_of_one
 from .module_copies import copied as deep_copy
-from .sparse_buffers import give_back_sparse
-from .state import tie
+from .state import give_back_sparse, tie
+
+_TORCHS_WALK = torch.nn.Module.named_modules
 
 
-def parts_of(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Yield `root` and the modules below it, each once; not the parts of array layers."""
+def modules_below(root: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """List `root` and all modules in it, each once and with its name, in the order of `named_modules`.
+
+    A class with a `named_modules` of its own is asked for its part.
+    """
+    found: list[tuple[str, torch.nn.Module]] = [("", root)]
+    _add_children(root, "", {root}, found)
+    return found
+
+
+def tensors_below(root: torch.nn.Module, registry: str) -> list[tuple[str, torch.Tensor]]:
+    """List the tensors in `registry`, `_parameters` or `_buffers`, of `root` and all modules in it, each once and with
+    its name, in the order of `named_parameters`."""
+    found: list[tuple[str, torch.Tensor]] = []
     seen: set[int] = set()
-    waiting = [root]
-    while waiting:
-        module = waiting.pop()
-        if id(module) in seen:
+    for path, module in modules_below(root):
+        for name, tensor in getattr(module, registry).items():
+            if tensor is not None and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found.append((f"{path}.{name}" if path else name, tensor))
+    return found
+
+
+def tensors_of_each(root: torch.nn.Module) -> list[tuple[str, torch.Tensor, str]]:
+    """List every tensor of a model, or of an array that has a dimension for the models: name, tensor, and `parameter`
+    or `buffer`; one with several names under each."""
+    found: list[tuple[str, torch.Tensor, str]] = []
+    for path, module in modules_below(root):
+        shared = getattr(module, "shared_buffers", ())
+        for kind, held in (("parameter", module._parameters), ("buffer", module._buffers)):
+            for name, value in held.items():
+                if value is not None and name not in shared:
+                    found.append((f"{path}.{name}" if path else name, value, kind))
+    return found
+
+
+def paths_of(root: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """List `root` and the modules below it, each once and with its name; not the parts of array layers."""
+    found: list[tuple[str, torch.nn.Module]] = [("", root)]
+    if not isinstance(root, ArrayModule):
+        _add_children(root, "", {root}, found, into_layers=False)
+    return found
+
+
+def parts_of(root: torch.nn.Module) -> list[torch.nn.Module]:
+    """List the modules of `paths_of`."""
+    return [module for _, module in paths_of(root)]
+
+
+def _add_children(
+    module: torch.nn.Module,
+    prefix: str,
+    seen: set[torch.nn.Module],
+    found: list[tuple[str, torch.nn.Module]],
+    into_layers: bool = True,
+) -> None:
+    for name, child in module._modules.items():
+        if child is None or child in seen:
             continue
-        seen.add(id(module))
-        yield module
-        if not isinstance(module, ArrayModule):
-            waiting += [child for child in reversed(module._modules.values()) if child is not None]
+        if into_layers and type(child).named_modules is not _TORCHS_WALK:
+            found += child.named_modules(seen, prefix + name)
+            continue
+        seen.add(child)
+        found.append((prefix + name, child))
+        if child._modules and (into_layers or not isinstance(child, ArrayModule)):
+            _add_children(child, f"{prefix}{name}.", seen, found, into_layers)
+
+
+def tree(array: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Yield all modules of an array, and its root, which holds them."""
+    yield from array.modules()
+    if "_root" in array.__dict__:
+        yield array.__dict__["_root"]
+
+
+def views(array: torch.nn.Module, start: int, length: int) -> dict[int, torch.Tensor]:
+    """View models `start` to `start + length` of every tensor of `array` that has a dimension for them, by identity.
+
+    `.data` and not `.detach()`: autograd must not see another part's update as a change of this one's
+    tensors, and only `.data` starts a version counter of its own.
+    """
+    found: dict[int, torch.Tensor] = {}
+    for module in tree(array):
+        shared = module.shared_buffers if isinstance(module, ArrayModule) else ()
+        for parameter in module._parameters.values():
+            if parameter is not None and id(parameter) not in found:
+                part = parameter.data.narrow(0, start, length)
+                found[id(parameter)] = torch.nn.Parameter(part, requires_grad=parameter.requires_grad)
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in shared:
+                found[id(buffer)] = buffer.data.narrow(0, start, length)
+    return found
+
+
+def set_width(module: torch.nn.Module, B: int) -> None:
+    """Set the number of models of an array, or of a module of one; a user's own attribute B stays what it is."""
+    if "_fused_B" in module.__dict__:
+        module.__dict__["_fused_B"] = B
+    elif isinstance(module, ArrayModule) or "_root" in module.__dict__:
+        module.__dict__["B"] = B
+
+
+def narrow(array: torch.nn.Module, start: int, length: int, known: dict[int, torch.Tensor] | None = None) -> Any:
+    """Make an array of models `start` to `start + length` of `array`; `known` are its `views`, if at hand."""
+    memo: dict[int, Any] = dict(views(array, start, length) if known is None else known)
+    for module in tree(array):
+        memo.update(some_models(module, start, length))
+        parts = module.__dict__.get("_fused_parts")
+        if parts is not None:
+            memo[id(parts)] = None  # made again, for the models that are left
+        report = module.__dict__.get("_fused_report")
+        if report is not None:
+            memo[id(report)] = report  # what a part of the array finds out is the array's
+        own = module.__dict__.get("_fused_own")
+        if own is not None:
+            memo[id(own)] = own[start : start + length]
+    memo[id(array.__dict__.get("_fused_choice"))] = None
+    part: torch.nn.Module = deep_copy(array, memo)
+    part.__dict__.pop("_plain", None)
+    part.__dict__.pop("_fused_choice", None)
+    held = []  # no other object may get an id of what is copied
+    for module in tree(array):
+        parts = module.__dict__.get("_fused_parts")
+        if parts is not None and parts.own:
+            held.append([parts.attributes(index, module) for index in range(start, start + length)])
+            memo[id(module)]._fused_parts = type(parts)(memo[id(module)], deep_copy(held[-1], memo))
+    for module in tree(part):
+        set_width(module, length)
+        found = settings_of(module)
+        if isinstance(module, ArrayModule):
+            for name in module.per_model_lists:
+                setattr(module, name, getattr(module, name)[start : start + length])
+        if found:
+            narrow_settings(module, found, range(start, start + length))
+        parts = module.__dict__.get("_fused_parts")
+        withheld = module.__dict__.get("_fused_withheld")
+        if parts is not None and length == 1 and withheld:  # the part has what this model has of its own
+            own, modules = parts.attributes(0, module), list(module.modules())
+            own.update({name: value_in_array_of_one(own[name], modules) for name in withheld & own.keys()})
+            module._fused_restore(own)  # type: ignore[operator]
+    return part
 
 
 def model_of(root: torch.nn.Module, index: int, copied: bool = True) -> torch.nn.Module:

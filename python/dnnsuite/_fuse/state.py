@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Stacking of the models' tensors, tied weights, and the memory that they take."""
+"""Stacking of the models' tensors, tied weights, and the memory that they take; sparse buffers, which are kept once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -11,22 +11,20 @@ import torch
 from ..errors import InvalidArgument
 from ..nn.array_module import GROUP
 from ..nn.sharing import held_once, lent, shareable
+from .comparison import same
 
 
 @torch.no_grad()
-def stacked_tensor(name: str, values: Sequence[Any], apart: bool = False) -> Any:
+def stacked_tensor(name: str, values: Sequence[Any], apart: bool = False, copied: bool = True) -> Any:
     """Stack the models' tensors, model i at index i of dimension 0; one that they share is copied once.
 
     Args:
         apart: each model gets its own all the same.
+        copied: False leaves one that they share in its memory.
 
     Raises:
         InvalidArgument: if they differ in form, or share one that takes a gradient.
     """
-    return _stacked(name, values, copied=True, apart=apart)
-
-
-def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False) -> Any:
     first = values[0]
     for index, value in enumerate(values):
         for what in ("shape", "dtype", "device", "requires_grad"):
@@ -42,10 +40,9 @@ def _stacked(name: str, values: Sequence[Any], copied: bool, apart: bool = False
     return torch.stack([value.detach() for value in values])
 
 
-@torch.no_grad()
 def stacked_parameter(name: str, values: Sequence[Any]) -> torch.nn.Parameter:
     """Stack the models' parameters, as `stacked_tensor` does tensors; a frozen one that they share is not copied."""
-    return torch.nn.Parameter(_stacked(name, values, copied=False), requires_grad=values[0].requires_grad)
+    return torch.nn.Parameter(stacked_tensor(name, values, copied=False), requires_grad=values[0].requires_grad)
 
 
 def tie(target: torch.nn.Module, models: Sequence[torch.nn.Module]) -> None:
@@ -102,3 +99,80 @@ def state_bytes(array: torch.nn.Module) -> StateBytes:
     own = [x for x in tensors.values() if not held_once(x)]
     trained = sum(x[0].nbytes for x in own if x.requires_grad)
     return StateBytes(shared, sum(x[0].nbytes for x in own), trained)
+
+
+def sparse_once(name: str, values: Sequence[Any]) -> torch.Tensor:
+    """Copy the sparse tensor that all models have.
+
+    Raises:
+        InvalidArgument: for one that takes a gradient, or of which models have different ones.
+    """
+    first = values[0]
+    if isinstance(first, torch.nn.Parameter):
+        raise InvalidArgument(
+            f"{name} is a parameter of layout {first.layout}, which an array cannot hold [B, ...]: make it a buffer, "
+            "or hold its values in a dense parameter"
+        )
+    for index, value in enumerate(values):
+        if not same(first, value):
+            raise InvalidArgument(
+                f"models 0 and {index} differ: {name} is a buffer of layout {first.layout}, which an array keeps once "
+                "for all models: hold each model's own in a plain attribute (self.name = tensor)"
+            )
+    return first.detach().clone()
+
+
+class SparseBuffers:
+    """Mix-in of an array's modules: attributes `_fused_sparse` are buffers of each model."""
+
+    _fused_sparse: frozenset[str]
+
+    def _fused_take_sparse(self) -> None:
+        """Make attributes of the sparse buffers."""
+        held: dict[str, Any] = self._buffers  # type: ignore[attr-defined]
+        found = {n: b for n, b in held.items() if b is not None and b.layout != torch.strided}
+        for name in found:
+            del held[name]
+        vars(self).update(found, _fused_sparse=frozenset(found))
+
+    def _saved(self) -> list[str]:
+        return sorted(self._fused_sparse - self._non_persistent_buffers_set)  # type: ignore[attr-defined]
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        super()._apply(fn, recurse)  # type: ignore[misc]
+        vars(self).update({name: fn(vars(self)[name]) for name in self._fused_sparse})
+        return self
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[misc]
+        destination.update({prefix + name: vars(self)[name] for name in self._saved()})
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        names = {prefix + name: name for name in self._saved()}
+        for key, name in names.items():
+            new = state_dict.get(key)
+            if new is None:
+                missing_keys += [key] * strict
+            elif new.shape != vars(self)[name].shape or new.layout != vars(self)[name].layout:
+                error_msgs.append(f"{key} is {list(new.shape)} of layout {new.layout}, which is another one here")
+            else:
+                vars(self)[name] = new.detach().clone()
+        others = {key: value for key, value in state_dict.items() if key not in names} if names else state_dict
+        super()._load_from_state_dict(  # type: ignore[misc]
+            others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+def give_back_sparse(module: Any, model: torch.nn.Module) -> None:
+    """Make buffers of the attributes of `model`, a copy of an array's `module`, that were some."""
+    for name in module._fused_sparse:
+        model._buffers[name] = vars(model).pop(name)

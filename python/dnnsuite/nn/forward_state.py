@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -62,6 +63,16 @@ class _State(threading.local):
         self.checkpointed = False  # one of torch's checkpoints was called, by whatever code
         self.pending: list[ModelTensor] = []  # tensors not computed yet, see `Deferred`
         self.written: list[tuple[Any, str, Any]] = []  # (module, attribute, value before) of what code has set
+
+    @contextmanager
+    def having(self, **values: Any) -> Iterator[None]:
+        """Context manager: these attributes have other values inside."""
+        before = {name: getattr(self, name) for name in values}
+        vars(self).update(values)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
 
 
 state = _State()

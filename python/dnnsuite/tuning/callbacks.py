@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from .._runs import progress as runs
 from .._runs.failures import classify
 from .._runs.spec import said_of_plugin
-from .._shown import metric, setting
+from .._shown import metric, setting, table_html
 from ..errors import Error, Unavailable
 from .algorithms import Plan
 
@@ -276,13 +275,6 @@ def in_notebook() -> bool:
     """True in a Jupyter kernel; a shell of IPython is a terminal."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
-
-
-def table_html(columns: Sequence[str], rows: Iterable[Sequence[str]], line: str) -> str:
-    """Return a line and a table, as HTML."""
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 class LiveTable:

@@ -80,6 +80,26 @@ class FunctionInside(Base):
         return self.saved(lambda z: Square.apply(self.norm(z)), h)
 
 
+class Squared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(5)
+
+    def forward(self, h):
+        return Square.apply(self.norm(h))
+
+
+class PartInside(Base):
+    """It turns up in a part of its own, which a checkpoint runs."""
+
+    def __init__(self, reentrant):
+        super().__init__(reentrant)
+        self.part = Squared()
+
+    def inside(self, h):
+        return self.saved(self.part, h)
+
+
 class WritesInside(Base):
     def body(self, h):
         wider = torch.zeros(len(h), 5, dtype=h.dtype)
@@ -102,7 +122,7 @@ class Differs(OnAMethod):
 
 
 FUSED = [OnLayers, OnAMethod, Sequential, Nested]
-CASES = [*FUSED, Branches, FunctionInside, WritesInside, Differs]
+CASES = [*FUSED, Branches, FunctionInside, PartInside, WritesInside, Differs]
 
 
 def loss_of(module, x):

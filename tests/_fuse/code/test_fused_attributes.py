@@ -2,7 +2,7 @@
 import torch
 
 import dnnsuite
-from dnnsuite._fuse.code.fused_attributes import INTERNAL, bare_class, is_fused
+from dnnsuite._fuse.code.own_values import INTERNAL, bare_class, is_fused
 from helpers import make_models
 
 

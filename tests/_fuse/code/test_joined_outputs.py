@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from dnnsuite._fuse.code.joined_outputs import joined
+from dnnsuite._fuse.code.call_user_code import joined
 from dnnsuite.nn.model_tensor import NotFusable
 
 

@@ -103,7 +103,7 @@ def test_a_change_is_seen_and_put_back(kind):
     assert not kept.changed()
     module(*arguments)
     assert kept.changed()
-    kept.put_back()
+    kept.restore()
     assert not kept.changed()
     assert state() == before
     assert target == []
@@ -121,7 +121,7 @@ def test_a_closures_variable_is_put_back():
     kept = KeptOutside(module, reachable(module))
     module(1)
     assert kept.changed()
-    kept.put_back()
+    kept.restore()
     assert count == 0
 
 

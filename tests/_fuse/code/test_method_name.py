@@ -6,7 +6,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import optim
-from dnnsuite._fuse.code.method_name import MethodName, call_model, method_named
+from dnnsuite._fuse.code.call_user_code import MethodName, call_model, method_named
 from helpers import assert_near, make_models
 
 B, N = 3, 6

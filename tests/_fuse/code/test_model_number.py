@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import pytest
 
-from dnnsuite._fuse.code.model_number import ModelNumber
+from dnnsuite._fuse.code.stand_in import ModelNumber
 from dnnsuite.nn.model_tensor import NotFusable
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import dnnsuite
 from dnnsuite import optim
-from dnnsuite._fuse.code.per_model_factories import PerModelMode
+from dnnsuite._fuse.code.draws import PerModelMode
 from dnnsuite._step.capture.record import StepRecorder
 from helpers import assert_near, check_matches_models, make_models
 

@@ -162,7 +162,7 @@ def test_code_that_draws_has_the_streams_of_the_array():
 
 def refusal(make, *args):
     array = dnnsuite.fuse(make_models(make, 2))
-    return PlainModels(array._root, 2).refusal(args, {})
+    return PlainModels(array._root, 2).seen(args, {}).refusal
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,12 @@ def test_refuses_what_plain_models_would_do_otherwise(extra, message):
 def test_a_refusal_is_known_from_the_first_call_of_its_kind_on():
     array = dnnsuite.fuse(make_models(lambda: Branch(tied(), noisy), 2))
     plain, x = PlainModels(array._root, 2), torch.ones(5, 4)
-    assert plain.known_refusal((x,)) is None
-    found = plain.refusal((x,), {})
-    assert plain.known_refusal((x,)) == found == "its code draws random numbers"
+    assert plain.known((x,)) is None
+    found = plain.seen((x,), {})
+    assert plain.known((x,)) is found
+    assert found.refusal == "its code draws random numbers"
     array._root.eval()  # another kind
-    assert plain.known_refusal((x,)) is None
+    assert plain.known((x,)) is None
 
 
 class Teacher(torch.nn.Module):

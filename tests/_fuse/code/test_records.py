@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from dnnsuite._fuse.code.joined_outputs import is_record, names_of_record
+from dnnsuite._fuse.code.call_user_code import is_record, names_of_record
 
 
 @dataclass

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import dnnsuite
-from dnnsuite._fuse.rules.gradients import layer_rule
+from dnnsuite._fuse.rules.functional import layer_rule
 from function_cases import check
 from helpers import check_matches_models, make_models
 

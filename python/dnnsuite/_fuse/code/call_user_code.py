@@ -1,26 +1,235 @@
 # SPDX-License-Identifier: MIT
-"""Call a user's per-model code on stacked `[B, ...]` tensors: wrap inputs as `ModelTensor`, unwrap outputs."""
+"""Calls of a user's code with stacked `[B, ...]` tensors: inputs are wrapped as `ModelTensor`, outputs are unwrapped,
+or joined where models ran one by one.
+
+`torch.utils.checkpoint` runs a part of a forward again outside of the forward, where B, the models' random streams and
+their draws are no longer known; they are noted in the first run. Both variants of torch's checkpoint are supported.
+"""
 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import sys
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from ..._torch import DYNAMO, not_compiled, tree_map
+from ..._torch import (
+    DYNAMO,
+    Checkpoints,
+    caches_parametrizations,
+    not_compiled,
+    own_parametrizations,
+    tree_flatten,
+    tree_map,
+    tree_unflatten,
+)
 from ...errors import InvalidArgument
-from ...nn.model_tensor import ModelTensor, NotFusable, state
+from ...nn.model_tensor import ModelTensor, NotFusable, RunsAnew, state, wrap
+from ...nn.random_streams import noted, repeated
 from ...ops.array_layers import here
-from ..rules.table import settle_since
-from .checkpoints import torchs_checkpoints
-from .joined_outputs import is_record, names_of_record
-from .method_name import method_named
-from .model_number import ModelNumber
-from .per_model_factories import watched
+from ..rules.table import UNDERSTOOD_FUNCTIONS, settle, settle_since
+from .draws import StreamDraws, making, watched
+from .stand_in import ModelNumber
+
+_KEPT = ("B", "random", "report", "wary")
+
+
+class _Part:
+    """Checkpointed part of a forward: `first` is around its first run, `again` runs it once more."""
+
+    def __init__(self, may_stop: bool) -> None:
+        settle()  # what was begun before belongs to no checkpoint
+        self._tape: list[Any] = []
+        self._held = {name: getattr(state, name) for name in _KEPT} | {"may_stop": may_stop}
+        self._making, self._mode = state.making, state.mode
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        mark = len(state.pending)
+        state.checkpoints += 1
+        try:
+            with noted(self._tape):
+                yield
+                settle_since(mark)
+        finally:
+            state.checkpoints -= 1
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        mark = len(state.pending)
+        try:
+            with state.having(**self._held), torchs_checkpoints, repeated(self._tape), self._mode_again():
+                yield
+                settle_since(mark)
+        except NotFusable as error:
+            raise InvalidArgument(
+                f"a checkpointed part cannot run for all models a second time ({error}): call array.per_model(name) "
+                "with the name of the module that calls the checkpoint"
+            ) from error
+        finally:
+            del state.pending[mark:]
+            if isinstance(self._mode, StreamDraws):
+                self._mode.taken()
+
+    def _mode_again(self) -> AbstractContextManager[Any]:
+        if isinstance(self._mode, StreamDraws):
+            return self._mode.on()
+        return making(self._making == 2) if self._making else nullcontext()
+
+
+def _without_reentrant(torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    state.checkpointed = True
+    if state.random is None:  # not in a forward of an array on this thread
+        return torchs(function, *args, **kwargs)
+    return _noting(torchs, function, *args, **kwargs)
+
+
+def _noting(torchs: Callable[..., Any], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Iterator[None]:
+    """Wrap torch's generator around the first run of `function`, and note the state for the second."""
+    part = _Part(may_stop=True)
+
+    def again(*inner: Any, **named: Any) -> Any:
+        with part.again():
+            return function(*inner, **named)
+
+    theirs = torchs(again, *args, **kwargs)
+    next(theirs)
+    try:
+        with part.first():
+            yield
+    except BaseException as error:
+        theirs.throw(error)
+        raise
+    yield from theirs
+
+
+def _reentrant(torchs: Callable[..., Any], function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+    """Run torch's autograd.Function on the `[B, ...]` tensors, whose gradients it can track."""
+    state.checkpointed = True
+    if state.random is None:
+        return torchs(function, preserve, *args)
+    part = _Part(may_stop=False)
+    own = [type(a) is ModelTensor for a in args]
+    made: list[bool] = []
+
+    def run(*inner: Any) -> Any:
+        with part.again() if made else part.first():
+            output = function(*(wrap(a) if mine else a for a, mine in zip(inner, own, strict=True)))
+        outputs = output if isinstance(output, tuple) else (output,)
+        made[:] = [type(o) is ModelTensor for o in outputs]
+        values = tuple(o.value if mine else o for o, mine in zip(outputs, made, strict=True))
+        return values if isinstance(output, tuple) else values[0]
+
+    UNDERSTOOD_FUNCTIONS.add(run.__code__)
+    output = torchs(run, preserve, *(a.value if mine else a for a, mine in zip(args, own, strict=True)))
+    if not isinstance(output, tuple):
+        return wrap(output) if made[0] else output
+    return tuple(wrap(o) if mine else o for o, mine in zip(output, made, strict=True))
+
+
+#: Context manager: checkpoints in a forward that runs inside are understood.
+torchs_checkpoints = Checkpoints(_without_reentrant, _reentrant)
+
+
+def start_anew(why: str) -> None:
+    """Raise RunsAnew inside a checkpointed part: its notes belong to a run that is discarded."""
+    if state.checkpoints:
+        raise RunsAnew(why)
+
+
+class MethodName(str):
+    """Name of a method to call in place of `forward`: the first argument of a call of a model."""
+
+    __slots__ = ()
+
+
+def method_named(args: Sequence[Any]) -> str:
+    """Return the name of the method that a call with `args` means; empty for `forward`."""
+    return args[0] if args and type(args[0]) is MethodName else ""
+
+
+def call_model(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call a plain model, or the method of it that the first argument names."""
+    if caches_parametrizations():
+        with own_parametrizations():
+            return _called(model, args, kwargs)
+    return _called(model, args, kwargs)
+
+
+def _called(model: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    name = method_named(args)
+    return getattr(model, name)(*args[1:], **kwargs) if name else model(*args, **kwargs)
+
+
+class OfEachModel(list[Any]):
+    """Objects of the models that cannot be joined, a cache for example, one of each. As an argument of a later call
+    of models one by one, each gets its own."""
+
+
+def joined(outputs: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
+    """Stack the outputs of the models, tensor by tensor; `wrap` is called on each stack `[B, ...]`.
+
+    Raises:
+        NotFusable: for outputs of different structure, shape or value.
+    """
+    if all(isinstance(output, torch.Tensor) for output in outputs):
+        return wrap(_stacked(outputs))
+    flat = [tree_flatten(output) for output in outputs]
+    for index, (_, spec) in enumerate(flat):
+        if spec != flat[0][1]:
+            raise NotFusable(f"models 0 and {index} give outputs of different structure")
+    leaves = zip(*(leaves for leaves, _ in flat), strict=True)
+    return tree_unflatten([_leaf(own, wrap) for own in leaves], flat[0][1])
+
+
+def _stacked(values: Sequence[Any]) -> torch.Tensor:
+    values = [value.value if type(value) is ModelTensor else value for value in values]
+    for index, value in enumerate(values):
+        if value.shape != values[0].shape:
+            raise NotFusable(
+                f"models 0 and {index} give outputs of different shape: {list(values[0].shape)} and {list(value.shape)}"
+            )
+    return torch.stack(values)
+
+
+def _leaf(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
+    first = values[0]
+    if any(isinstance(value, torch.Tensor) for value in values):
+        return wrap(_stacked(values))
+    if is_record(first) or isinstance(first, torch.distributions.Distribution):
+        return _object(values, wrap)
+    for index, value in enumerate(values):
+        if value is not first and type(value).__eq__ is not object.__eq__ and value != first:
+            raise NotFusable(f"models 0 and {index} give different outputs: {first!r} and {value!r}")
+    # Objects that cannot be compared, a cache for example, stay each model's own.
+    opaque = first is not None and type(first).__eq__ is object.__eq__
+    return OfEachModel(values) if opaque else first
+
+
+def _object(values: Sequence[Any], wrap: Callable[[torch.Tensor], Any]) -> Any:
+    """Join objects attribute by attribute."""
+    made = copy.copy(values[0])
+    for name in vars(made):
+        object.__setattr__(made, name, joined([getattr(value, name) for value in values], wrap))
+    return made
+
+
+def is_record(value: Any) -> bool:
+    """Return True for a dataclass's object, or a namespace."""
+    return type(value) is types.SimpleNamespace or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+
+
+def names_of_record(value: Any) -> tuple[str, ...]:
+    """Name the fields of a record that have a value."""
+    if type(value) is types.SimpleNamespace:
+        return tuple(vars(value))
+    return tuple(field.name for field in dataclasses.fields(value) if hasattr(value, field.name))
 
 
 @not_compiled

@@ -8,10 +8,9 @@ model inside of code for all models.
 from __future__ import annotations
 
 import collections
-import functools
 import random
 import types
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -19,7 +18,6 @@ import numpy as np
 import torch
 
 from ..._C import Guards
-from ..._code import content_of
 from ..._state import Contents, Kept, attribute_of, keep_bindings, keep_cell, keep_contents, keep_names
 from ..._torch import dispatch_modes, hidden_from_modes
 from ...nn.forward_state import state
@@ -28,8 +26,9 @@ from ...nn.random_streams import FUNCTION_STREAM, settle_draws
 from ...ops.shared import is_frozen, is_shared
 from ..hooks import HOOKS, hooks_in
 from ..left_tensors import OPAQUE
-from .fused_attributes import NO_ATTRIBUTES, is_fused
+from ..module_copies import all_in, held_by
 from .late_draws import Code, is_followed, names_in
+from .own_values import NO_ATTRIBUTES, is_fused
 
 _CONTAINERS = (list, dict, set, collections.deque)
 _NO_VALUES = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
@@ -83,6 +82,42 @@ def torch_generators() -> list[bytes]:
         return [one.numpy().tobytes() for one in found]
 
 
+_LARGE = 2**16  # elements of a tensor that is not copied
+_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "typing"))
+_OF_OURS = __name__.partition(".")[0]
+
+
+def _is_left_alone(value: Any) -> bool:
+    module = type(value).__module__
+    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
+
+
+def _tensor(value: torch.Tensor) -> Iterable[Kept]:
+    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
+    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
+        return
+    held = physical(value)
+    if type(value) is ModelTensor:
+        yield Kept(lambda: value.value, value.become, lambda content: ())
+    if not held.requires_grad and held.numel() <= _LARGE:
+        numbers = held.clone()
+        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())
+
+
+class _Contents(Contents):
+    """All that can be reached from `values` through containers, attributes and slots, not through modules. A step that
+    is recorded does not see it kept and restored."""
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        with hidden_from_modes():
+            super().__init__(values, {torch.Tensor: _tensor}, _is_left_alone)
+
+    def restore(self) -> None:
+        """Restore all contents."""
+        with hidden_from_modes():
+            super().restore()
+
+
 class _Attributes:
     """Python state under `root`: attributes of its modules, contents of what is in these, flags of parameters."""
 
@@ -92,11 +127,12 @@ class _Attributes:
         self.inside = set(map(id, modules))
         self.parameters = [p for module in modules for p in module._parameters.values() if p is not None]
         self.holders = [module for module in modules if is_fused(module)]
-        self.apart = [one for module in self.holders for one in _run_apart(module)]
+        plain = [parts.plain for module in self.holders if (parts := vars(module)["_fused_parts"]) is not None]
+        # What code of models that run one by one has set is in these.
+        self.apart = [one for each in plain if each is not None for model in each.models for one in model.modules()]
         self.kept = [keep_names(vars(module), _is_a_users) for module in (*self.holders, *self.apart)]
         values = [value for one in self.kept for value in one.parts]
-        with hidden_from_modes():
-            self.contents = contents_of(values if objects and first else ())
+        self.contents = _Contents(values if objects and first else ())
         if not (objects and first):
             self.contents.add(
                 each for value in values if isinstance(value, _CONTAINERS) for each in keep_contents(value)
@@ -106,7 +142,13 @@ class _Attributes:
                 each for module in modules for hooks in hooks_in(module) if hooks for each in keep_contents(hooks)
             ]
         if objects and first:
-            self.kept.append(_keep_flags([p for p in self.parameters if p.is_leaf]))
+            leaves = [p for p in self.parameters if p.is_leaf]
+
+            def write(flags: list[bool]) -> None:
+                for parameter, flag in zip(leaves, flags, strict=True):
+                    parameter.requires_grad_(flag)
+
+            self.kept.append(Kept(lambda: [p.requires_grad for p in leaves], write, lambda flags: ()))
         self.kept += [_keep_parts(vars(module)) for module in self.holders]
         self.guarded: Guards | None = None  # by these, which hold as long as nothing has changed
 
@@ -200,7 +242,7 @@ class KeptState:
                 (path, module, name, buffer, None if buffer is None else buffer.clone())
                 for path, module in found.named
                 for name, buffer in module._buffers.items()
-                if buffers is None or _joined(path, name) in buffers
+                if buffers is None or f"{path}.{name}".lstrip(".") in buffers
             ]
             written = [p for p in (found.parameters if parameters else ()) if not (again and is_frozen(p))]
             each = [p.data[:1] if is_shared(p) else p.data for p in written]  # the memory of one
@@ -231,7 +273,7 @@ class KeptState:
                     continue
                 other: Any = value  # None, and other tensors than before, are not compared
                 if not (now is buffer and type(now) is torch.Tensor and (now.is_meta or torch.equal(now, other))):
-                    found.append(_joined(path, name))
+                    found.append(f"{path}.{name}".lstrip("."))
         return found
 
     def put_back(self) -> None:
@@ -240,10 +282,9 @@ class KeptState:
             self.numbers.put_back()
         for kept in self._attributes.kept:
             kept.restore()
-        with hidden_from_modes():
-            self._attributes.contents.restore()
+        self._attributes.contents.restore()
         if self.outside is not None:
-            self.outside.put_back()
+            self.outside.restore()
         if self._stream is not None:
             with hidden_from_modes():
                 self._stream[0].copy_(self._stream[1])
@@ -271,17 +312,6 @@ def in_capture() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def _joined(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _run_apart(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Yield the modules of models that run one by one in place of one: what their code has set is in these."""
-    parts: Any = vars(module)["_fused_parts"]
-    for model in () if parts is None or parts.plain is None else parts.plain.models:
-        yield from model.modules()
-
-
 def _keep_parts(held: dict[str, Any]) -> Kept:
     """Keep whether a module has models apart, and values that differ: models that a try has made go with it, for their
     code has run."""
@@ -299,14 +329,6 @@ def _keep_parts(held: dict[str, Any]) -> Kept:
     return Kept(read, write, lambda content: (), held if held["_fused_parts"] is None else None)
 
 
-def _keep_flags(parameters: list[Any]) -> Kept:
-    def write(flags: list[bool]) -> None:
-        for parameter, flag in zip(parameters, flags, strict=True):
-            parameter.requires_grad_(flag)
-
-    return Kept(lambda: [p.requires_grad for p in parameters], write, lambda flags: ())
-
-
 def note_written(module: Any, name: str) -> None:
     """Note the value of an attribute that code of all models is about to set."""
     state.written.append((module, name, vars(module).get(name, _MISSING)))
@@ -322,42 +344,35 @@ def undo_written(begun: int) -> None:
             vars(module)[name] = value
 
 
-class KeptOutside:
+class KeptOutside(_Contents):
     """Values outside of the modules under `root` that `code`, which a call of it reaches, can change, with contents."""
 
     def __init__(self, root: torch.nn.Module, code: Code, arguments: Sequence[Any] = ()) -> None:
         inside = set(map(id, root.modules()))
-        given = list(_functions_in(arguments))
+        held = all_in(list(arguments), lambda one: [attribute_of(one, "__func__"), *held_by(one)])
+        given = [one for one in held if isinstance(one, types.FunctionType)]
         if given:  # the arguments are no part of what the code is
             code = Code([*code, *((one, names_in(one)) for one in given)])
         if code.outside is None:
             code.outside = _Outside(code)
         kept = code.outside.kept({base for module in root.modules() for base in type(module).__mro__})
         values = [*code.outside.defaults, *(value for one in kept for value in one.parts)]
-        values += _held_by_methods(arguments)
-        modules = {id(one): one for one in values if _is_outside(one, inside)}.values()
+        owners = [attribute_of(value, "__self__") for value in arguments]  # such as the list of `outputs.append`
+        values += [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
+        others = [one for one in values if isinstance(one, torch.nn.Module) and is_fused(one)]
+        modules = {id(one): one for one in others if id(one) not in inside}.values()
         kept += [keep_names(vars(one), _is_a_users) for one in modules]
         values += [value for one in kept[-len(modules) :] for value in one.parts] if modules else []
         values += [one for one in arguments if not isinstance(one, torch.Tensor)]
-        with hidden_from_modes():
-            self._objects = contents_of(values)
-        self._objects.add(kept)
+        super().__init__(values)
+        self.add(kept)
 
     @property
     def unknown(self) -> str:
         """Name the kind of a value that cannot be put back; empty if there is none."""
-        kinds = (type(one) for one in self._objects.looked_into())
+        kinds = (type(one) for one in self.looked_into())
         found = (kind for kind in kinds if hasattr(kind, "__next__") or issubclass(kind, _NOT_PUT_BACK))
         return next((kind.__name__ for kind in found), "")
-
-    def changed(self) -> bool:
-        """Return True if something has changed since."""
-        return self._objects.changed()
-
-    def put_back(self) -> None:
-        """Restore everything."""
-        with hidden_from_modes():
-            self._objects.restore()
 
 
 class _Outside:
@@ -403,66 +418,10 @@ def _kept_of_class(kind: type, names: set[str]) -> set[str]:
     return chosen
 
 
-def _is_outside(value: Any, inside: set[int]) -> bool:
-    return isinstance(value, torch.nn.Module) and is_fused(value) and id(value) not in inside
-
-
 def contents_in(modules: Iterable[torch.nn.Module]) -> Contents:
     """Keep what the users' attributes of modules hold."""
-    return contents_of(v for one in modules for name, v in vars(one).items() if _is_a_users(name, v))
+    return _Contents(v for one in modules for name, v in vars(one).items() if _is_a_users(name, v))
 
 
 def _is_a_users(name: str, value: Any) -> bool:
     return name not in NO_ATTRIBUTES and not name.startswith("_fused_")
-
-
-def _functions_in(arguments: Sequence[Any]) -> Iterator[types.FunctionType]:
-    """Yield the Python functions among arguments, and those that they close over."""
-    waiting, seen = list(arguments), set[int]()
-    while waiting:
-        value = waiting.pop()
-        value = attribute_of(value, "__func__", value)
-        if isinstance(value, functools.partial):
-            waiting += [value.func, *value.args, *value.keywords.values()]
-        elif isinstance(value, types.FunctionType) and id(value) not in seen:
-            seen.add(id(value))
-            yield value
-            waiting += [content_of(cell) for cell in value.__closure__ or ()]
-        elif type(value) in (list, tuple):
-            waiting += value
-        elif type(value) is dict:
-            waiting += value.values()
-
-
-def _held_by_methods(arguments: Sequence[Any]) -> list[Any]:
-    """List the objects of which methods are among arguments, such as the list of `outputs.append`."""
-    owners = (attribute_of(value, "__self__") for value in arguments)
-    return [owner for owner in owners if owner is not None and not isinstance(owner, types.ModuleType)]
-
-
-_LARGE = 2**16  # elements of a tensor that is not copied
-_SYSTEM = frozenset(("logging", "threading", "_thread", "_io", "io", "typing"))
-_OF_OURS = __name__.partition(".")[0]
-
-
-def contents_of(values: Iterable[Any]) -> Contents:
-    """Keep all that can be reached from `values` through containers, attributes and slots, not through modules. Not to
-    be kept, nor restored, where operators are recorded."""
-    return Contents(values, {torch.Tensor: _tensor}, _is_left_alone)
-
-
-def _is_left_alone(value: Any) -> bool:
-    module = type(value).__module__
-    return isinstance(value, OPAQUE) or module in _SYSTEM or module.startswith(_OF_OURS)
-
-
-def _tensor(value: torch.Tensor) -> Iterable[Kept]:
-    """Keep a tensor that is no parameter and no buffer; of one of all models also what it stands for."""
-    if type(value) not in (torch.Tensor, ModelTensor) or value.is_inference():
-        return
-    held = physical(value)
-    if type(value) is ModelTensor:
-        yield Kept(lambda: value.value, value.become, lambda content: ())
-    if not held.requires_grad and held.numel() <= _LARGE:
-        numbers = held.clone()
-        yield Kept(lambda: held._version, lambda content: held.copy_(numbers), lambda content: ())

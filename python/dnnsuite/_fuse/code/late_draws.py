@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..._code import branches, codes_of, content_of, functions_in, names_of, stored_attributes, texts_of
+from ..._code import branches, codes_of, content_of, names_of, stored_attributes, texts_of
 from ..._state import attribute_of
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import state
@@ -155,12 +155,8 @@ def reachable(root: torch.nn.Module, method: str = "") -> Code:
 def analysed_once() -> Iterator[None]:
     """Context manager: calls in it analyse code once, which blocks of a model and shards of an array have alike. Code
     that a user changes meanwhile, by hand or by an import, counts in later ones."""
-    before = state.reached
-    state.reached = {} if before is None else before
-    try:
+    with state.having(reached={} if state.reached is None else state.reached):
         yield
-    finally:
-        state.reached = before
 
 
 def _reached(waiting: list[types.FunctionType], methods: dict[str, list[types.FunctionType]]) -> Code:
@@ -168,13 +164,17 @@ def _reached(waiting: list[types.FunctionType], methods: dict[str, list[types.Fu
     seen = dict[types.CodeType, types.FunctionType]()
     while waiting:
         function = waiting.pop()
-        if function.__code__ not in seen:
+        if function.__code__ not in seen and is_followed(function.__module__ or ""):
             seen[function.__code__] = function
             names = names_in(function)
             waiting += [found for name in names & methods.keys() for found in methods[name]]
             waiting += _of_globals(function.__globals__, names)
-            waiting += [found for cell in function.__closure__ or () for found in _functions(content_of(cell))]
+            waiting += _closed_over(function)
     return Code((function, names_in(function)) for function in seen.values())
+
+
+def _closed_over(function: types.FunctionType) -> list[types.FunctionType]:
+    return [found for cell in function.__closure__ or () for found in _functions(content_of(cell))]
 
 
 def _of_globals(space: dict[str, Any], names: frozenset[str]) -> Iterator[types.FunctionType]:
@@ -211,16 +211,17 @@ def _owners(modules: list[torch.nn.Module]) -> tuple[set[type], list[tuple[str, 
     return owners, held
 
 
-def _methods(owners: Iterable[type], held: list[tuple[str, types.FunctionType]]) -> dict[str, list[types.FunctionType]]:
-    """Collect functions that are held, and those of classes, by name."""
+def _methods(
+    owners: Iterable[type], held: Iterable[tuple[str, types.FunctionType]], torchs: bool = False
+) -> dict[str, list[types.FunctionType]]:
+    """Collect functions that are held, and those of classes, by name; with `torchs` also those of torch's layers."""
     found: dict[str, list[types.FunctionType]] = {}
     for name, function in held:
         found.setdefault(name, []).append(function)
-    for owner in owners:
-        for base in owner.__mro__:
-            if is_followed(base.__module__):
-                for name, value in vars(base).items():
-                    found.setdefault(name, []).extend(_functions(value))
+    for base in dict.fromkeys(base for owner in owners for base in owner.__mro__):
+        if is_followed(base.__module__) or (torchs and base not in (torch.nn.Module, object)):
+            for name, value in vars(base).items():
+                found.setdefault(name, []).extend(_functions(value))
     return found
 
 
@@ -239,7 +240,7 @@ def _functions(value: Any) -> list[types.FunctionType]:
 
 def _functions_of(value: Any) -> list[types.FunctionType]:
     if isinstance(value, types.FunctionType):
-        return [value] if is_followed(value.__module__ or "") else []
+        return [value]
     if isinstance(value, type) and is_followed(value.__module__):
         return [found for found in vars(value).values() if isinstance(found, types.FunctionType)]
     return []
@@ -282,7 +283,7 @@ def written_names(modules: Iterable[torch.nn.Module]) -> frozenset[str]:
 
     A wrong "written" costs memory only.
     """
-    codes = _reachable(frozenset(type(module) for module in modules), frozenset(("forward", "__call__")))
+    codes = _code_of(frozenset(type(module) for module in modules), frozenset(("forward", "__call__")))
     return frozenset().union(*map(_written_in, codes))
 
 
@@ -294,7 +295,9 @@ def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> Code
     """
     parts = list(modules)
     values = [value for part in parts for value in vars(part).values()] if held else []
-    codes = {code for value in values for function in _held_functions(value) for code in codes_of(function.__code__)}
+    functions = [function for value in values if callable(value) for function in _functions(value)]
+    functions += [inner for function in functions for inner in _closed_over(function)]
+    codes = {code for function in functions for code in codes_of(function.__code__)}
     entries = _ENTRIES.union(*({*code.co_names, *texts_of(code)} for code in codes))
     found = _code_names(frozenset(type(part) for part in parts), entries)
     own = _names_of(codes)
@@ -303,7 +306,7 @@ def names_in_code(modules: Iterable[torch.nn.Module], held: bool = True) -> Code
 
 @functools.lru_cache(maxsize=1024)
 def _code_names(kinds: frozenset[Any], entries: frozenset[str]) -> CodeNames:
-    return _names_of(_reachable(kinds, entries))
+    return _names_of(_code_of(kinds, entries))
 
 
 def _names_of(codes: Iterable[types.CodeType]) -> CodeNames:
@@ -318,41 +321,18 @@ def _names_of(codes: Iterable[types.CodeType]) -> CodeNames:
 
 
 @functools.lru_cache(maxsize=64)
-def _reachable(kinds: frozenset[Any], entries: frozenset[str]) -> list[types.CodeType]:
+def _code_of(kinds: frozenset[Any], entries: frozenset[str]) -> list[types.CodeType]:
     """List the code of the methods of these classes that have the name of an entry, or one in such code."""
-    methods = _methods_of_kinds(kinds)
+    methods = _methods(kinds, (), torchs=True)
     waiting, seen = list(entries), set(entries)
     found: list[types.CodeType] = []
     while waiting:
-        for code in methods.get(waiting.pop(), ()):
-            found.append(code)
-            new = {*code.co_names, *texts_of(code)} & methods.keys() - seen
+        for function in methods.get(waiting.pop(), ()):
+            found += codes_of(function.__code__)
+            new = (names_of(function.__code__) | texts_of(function.__code__)) & methods.keys() - seen
             seen |= new
             waiting += new
     return found
-
-
-@functools.lru_cache(maxsize=64)
-def _methods_of_kinds(kinds: frozenset[Any]) -> dict[str, list[types.CodeType]]:
-    """Collect the code of the classes' methods by name, torch's own layers among them."""
-    found: dict[str, list[types.CodeType]] = {}
-    for base in {base for kind in kinds for base in kind.__mro__} - {torch.nn.Module, object}:
-        for name, value in vars(base).items():
-            for function in functions_in(value):
-                found.setdefault(name, []).extend(codes_of(function.__code__))
-    return found
-
-
-def _held_functions(value: Any) -> Iterator[types.FunctionType]:
-    """Yield the function that an attribute is or binds, and those in its closure."""
-    if isinstance(value, functools.partial):
-        yield from _held_functions(value.func)
-    elif isinstance(value, (types.FunctionType, types.MethodType)):
-        for function in functions_in(value):
-            yield function
-            for cell in function.__closure__ or ():
-                held = content_of(cell)
-                yield from (functions_in(held) if isinstance(held, types.FunctionType | types.MethodType) else ())
 
 
 @functools.lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -77,33 +77,19 @@ def lent(stacked: Sequence[torch.Tensor], apart: bool = False) -> list[Sequence[
     """
     if transforming():
         return [parameter.unbind(0) for parameter in stacked]
-    found: list[Any] = [None] * len(stacked)
-    wanted = []
-    for place, parameter in enumerate(stacked):
-        if torch.is_grad_enabled() and parameter.requires_grad:
-            wanted.append(place)
-        else:
-            found[place] = _views(parameter, apart)
-    for group in _groups(stacked, wanted):
+    takes = [torch.is_grad_enabled() and parameter.requires_grad for parameter in stacked]
+    found: list[Any] = [None if grad else _views(p, apart) for p, grad in zip(stacked, takes, strict=True)]
+    waiting = [place for place, grad in enumerate(takes) if grad]
+    while waiting:
+        group, size = list[int](), 0  # parameters that are small together
+        while waiting and size <= TOGETHER_BYTES:
+            group.append(waiting.pop(0))
+            size += stacked[group[-1]].nbytes
         parts = _lend(apart, *(stacked[place] for place in group))
         B = stacked[group[0]].size(0)
         for number, place in enumerate(group):
             found[place] = parts[number * B : number * B + B]
     return found
-
-
-def _groups(stacked: Sequence[torch.Tensor], places: Sequence[int]) -> Iterator[list[int]]:
-    """Split `places` into groups of parameters that are small together."""
-    group: list[int] = []
-    size = 0
-    for place in places:
-        group.append(place)
-        size += stacked[place].nbytes
-        if size > TOGETHER_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def put_at(module: torch.nn.Module, names: str, name: str, value: torch.Tensor) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,8 +16,8 @@ from ..._torch import tree_flatten, tree_leaves, tree_unflatten
 from ...nn.model_tensor import ModelTensor, NotFusable, Refused, WritesShared, outside, state
 from ..hooks import counterparts
 from ..left_tensors import is_users_state, value_of_model
-from ..slices import tree as modules_of
-from .joined_outputs import OfEachModel, joined
+from ..single_model import tree as modules_of
+from .call_user_code import OfEachModel, joined
 from .plain_models import PlainModels, following, version_of
 
 _NUMBERS = (bool, int, float, complex, str)
@@ -124,9 +123,9 @@ class ModelParts:
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        parts = [_parts_of(leaf) for leaf in leaves]
+        parts: list[Any] = [_parts_of(leaf) for leaf in leaves]
         random = state.random
-        with outside(), _outside_of_arrays():
+        with outside(), state.having(random=None):  # a checkpoint, for example, finds no forward of an array
             plain = self.plain_models()
             if not plain.complete:
                 raise Refused(f"{type(plain.models[0]).__name__} holds a parameter that is none of its array's")
@@ -137,36 +136,27 @@ class ModelParts:
                     "storage_offset of its own, which counts from the start of memory that all models share: leave "
                     "storage_offset out, or index"
                 )
-            if seen.writes_arguments:
-                return self._on_copies(plain, random, leaves, spec, parts)
-            given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)]
-            return _joined(plain.run(given, random))
-
-    def _on_copies(self, plain: PlainModels, random: Any, leaves: list[Any], spec: Any, parts: list[Any]) -> Any:
-        """Run code that may write into its arguments on a copy of each model's part, and copy the result back.
-
-        Views of one tensor share a version counter: a write by one model would invalidate what another has saved for
-        backward.
-        """
-        parts = [
-            [part.clone() for part in own] if type(leaf) is ModelTensor and _has_parts_of_its_own(leaf) else own
-            for leaf, own in zip(leaves, parts, strict=True)
-        ]
-        first = [own[0] if own is not None else leaf for leaf, own in zip(leaves, parts, strict=True)]
-        before = [version_of(value) if isinstance(value, torch.Tensor) else 0 for value in first]
-        given = [tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)]
-        outputs = plain.run(given, random)
-        same = None
-        for leaf, own, version in zip(leaves, parts, before, strict=True):
-            written = [leaf] if own is None else own
-            if not isinstance(leaf, torch.Tensor) or all(version_of(part) == version for part in written):
-                continue
-            if type(leaf) is not ModelTensor or not _has_parts_of_its_own(leaf):
-                raise WritesShared(f"{type(plain.models[0]).__name__} writes into a tensor that all models are given")
-            leaf.value.copy_(torch.stack(own))
-            if all(output is part for output, part in zip(outputs, own, strict=True)):
-                same = leaf  # as `relu_` returns what it was given
-        return _joined(outputs) if same is None else same
+            if not seen.writes_arguments:
+                return _joined(
+                    plain.run([tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)], random)
+                )
+            # On copies: views share a version counter, and a write by one model would invalidate what another has saved
+            # for backward. What was written is copied back.
+            own = [type(leaf) is ModelTensor and _has_parts_of_its_own(leaf) for leaf in leaves]
+            parts = [[x.clone() for x in each] if mine else each for each, mine in zip(parts, own, strict=True)]
+            before = list(map(_version, _of_model(leaves, parts, 0)))
+            outputs = plain.run([tree_unflatten(_of_model(leaves, parts, i), spec) for i in range(plain.B)], random)
+            same = None
+            for leaf, each, mine, version in zip(leaves, parts, own, before, strict=True):
+                if all(_version(part) == version for part in ([leaf] if each is None else each)):
+                    continue
+                if not mine:
+                    name = type(plain.models[0]).__name__
+                    raise WritesShared(f"{name} writes into a tensor that all models are given")
+                leaf.value.copy_(torch.stack(each))
+                if all(output is part for output, part in zip(outputs, each, strict=True)):
+                    same = leaf  # as `relu_` returns what it was given
+            return _joined(outputs) if same is None else same
 
     def plain_models(self) -> PlainModels:
         """Return the plain models; make them again if the array has changed in a way that they cannot follow."""
@@ -174,14 +164,8 @@ class ModelParts:
         return self.plain
 
 
-@contextmanager
-def _outside_of_arrays() -> Iterator[None]:
-    """Context manager: code that asks for the array's forward, such as a checkpoint, finds none."""
-    before, state.random = state.random, None
-    try:
-        yield
-    finally:
-        state.random = before
+def _version(value: Any) -> int:
+    return version_of(value) if isinstance(value, torch.Tensor) else 0
 
 
 def _has_parts_of_its_own(leaf: ModelTensor) -> bool:

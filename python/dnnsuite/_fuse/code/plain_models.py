@@ -2,7 +2,7 @@
 """B ordinary torch modules on the storage of an array's module: the loop that a user would write, at its price.
 
 Their parameters and buffers are views of the array's, so edits, `state_dict` and optimizers see one set of tensors.
-Their random numbers are those of the array (`plain_draws.py`), and what their code sets in Python stays in them
+Their random numbers are those of the array (`draws.py`), and what their code sets in Python stays in them
 (`plain_parts.py`). The first call in a mode of training runs a copy of model 0, which tells what the code does.
 """
 
@@ -19,6 +19,7 @@ from operator import is_
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from ..._code import keeps_state
 from ..._torch import TorchDispatchMode, hidden_from_modes, mark_parameter, tree_leaves, tree_map
@@ -29,16 +30,14 @@ from ...ops.shared import is_shared
 from ..hooks import counterparts, take_hooks
 from ..left_tensors import parts_in_place
 from ..rules.once import shared_write
-from ..single_model import model_of, with_dense_gradients
-from ..slices import narrow
-from .checkpoints import torchs_checkpoints
-from .fused_attributes import NO_ATTRIBUTES, is_fused
+from ..single_model import model_of, narrow, paths_of, with_dense_gradients
+from .call_user_code import call_model, method_named, torchs_checkpoints
+from .draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
 from .kept_state import KeptOutside, SharedNumbers, contents_in
 from .late_draws import handles_gradients, may_write_parameters, names_that_draw, reachable
 from .lent_parameters import OwnGradients, OwnMemory, lent, let_take
-from .method_name import call_model, method_named
-from .plain_draws import ONE_GENERATOR, Draws, StreamDraws, draw_as, seeded_generator
-from .plain_parts import Buffers, Part, paths_of
+from .own_values import NO_ATTRIBUTES, is_fused
+from .plain_parts import Buffers, Part
 
 _KNOWN_LEAVES = (torch.Tensor, bool, int, float, complex, str, type(None), torch.dtype, torch.device)
 
@@ -284,19 +283,9 @@ class PlainModels:
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
-    def refusal(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """Explain why a loop over plain models does not compute what the array must; an empty string if it does."""
-        return self.seen(args, kwargs).refusal
-
-    def known_refusal(self, args: Sequence[Any]) -> str | None:
-        """Return what `refusal` said of earlier calls of the kind; None before the first."""
-        seen = self._seen.get(self._kind_of(args))
-        return None if seen is None else seen.refusal
-
-    def has_side_effects(self, args: Sequence[Any]) -> bool:
-        """Return True if a call with `args`, which was looked at, sets attributes or has hooks."""
-        seen = self._seen.get(self._kind_of(args))
-        return seen is not None and seen.acts
+    def known(self, args: Sequence[Any]) -> Seen | None:
+        """Return what earlier calls of the kind of `args` do; None before the first."""
+        return self._seen.get(self._kind_of(args))
 
     @property
     def may_act(self) -> bool:
@@ -325,7 +314,8 @@ class PlainModels:
         leaves = tree_leaves((args, kwargs))
         if any(not isinstance(leaf, _KNOWN_LEAVES) or type(leaf) is ModelTensor for leaf in leaves):
             return "an argument is not a tensor"
-        if any(map(_remembers, self.models[0].modules())):
+        held = (value for module in self.models[0].modules() for value in vars(module).values())
+        if any(isinstance(value, types.FunctionType) and keeps_state(value) for value in held):  # of a copy, too
             return "it holds a function that remembers earlier calls"
         return ""
 
@@ -340,7 +330,7 @@ class PlainModels:
         outside = KeptOutside(model, reachable(model, method_named(args)), [*args, *kwargs.values()])
         if outside.unknown:
             return f"its code can reach a {outside.unknown}, which a trial would move on"
-        own_args, own_kwargs = tree_map(_cloned, (args, kwargs))
+        own_args, own_kwargs = tree_map(lambda v: v.clone() if isinstance(v, torch.Tensor) else v, (args, kwargs))
         given = [leaf for leaf in tree_leaves((own_args, own_kwargs)) if isinstance(leaf, torch.Tensor)]
         parameters = list(model.parameters())
         before = list(map(version_of, given)), list(map(version_of, parameters))
@@ -351,13 +341,14 @@ class PlainModels:
         device = next((tensor.device for tensor in (*parameters, *model.buffers())), None)
         streams = StreamDraws(torch.zeros(1, 2, dtype=torch.int64, device=device))
         try:
-            with torchs_checkpoints, draws, streams.on():
+            # A checkpoint around it must not count the tensors that are saved: its second run tries nothing.
+            with saved_tensors_hooks(torch.Tensor.detach, lambda saved: saved), torchs_checkpoints, draws, streams.on():
                 output = call_model(model, own_args, own_kwargs)
         finally:
             acts = numbers.moved() or outside.changed() or contents.changed()
             drew = draws.drew and numbers.torch_moved()  # other threads may move it, operators may draw nothing
             numbers.put_back(torchs=drew)  # the models themselves draw them next
-            outside.put_back()
+            outside.restore()
         seen.acts = acts or self._seen_from_outside(model, attributes)
         seen.counts_places = draws.counts_in([*parameters, *model.buffers()])
         seen.writes_arguments = draws.counts_in(given) or list(map(version_of, given)) != before[0]
@@ -389,7 +380,10 @@ class PlainModels:
         for path, module in model.named_modules():
             if any(path == name or path.startswith(f"{name}.") for name in apart):
                 continue
-            if module._forward_hooks or module._forward_pre_hooks or _differ(before[path], vars(module)):
+            old, now = before[path], vars(module)
+            if module._forward_hooks or module._forward_pre_hooks or old.keys() != now.keys():
+                return True
+            if any(old[name] is not value for name, value in now.items()):
                 return True
         return False
 
@@ -472,16 +466,3 @@ _UNSEEN = Seen(writes_arguments=False, draws=False)
 def version_of(tensor: torch.Tensor) -> int:
     """Count the writes into a tensor; 0 if nobody counts them."""
     return 0 if tensor.is_inference() else tensor._version
-
-
-def _cloned(value: Any) -> Any:
-    return value.clone() if isinstance(value, torch.Tensor) else value
-
-
-def _remembers(module: torch.nn.Module) -> bool:
-    """Return True for a module with a function that a call of a copy would change, too."""
-    return any(isinstance(held, types.FunctionType) and keeps_state(held) for held in vars(module).values())
-
-
-def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return before.keys() != after.keys() or any(before[name] is not value for name, value in after.items())

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,11 +15,17 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import NotFusable, Refused
 from ..comparison import same
 from ..hooks import counterparts, hooks_in, take_hooks
-from ..layer_settings import keep_settings, value_of_all
-from ..left_tensors import give_attributes, is_users_state, may_change_in_place, tensors_in, value_of_model
+from ..left_tensors import (
+    give_attributes,
+    is_users_state,
+    keep_settings,
+    may_change_in_place,
+    tensors_in,
+    value_of_all,
+    value_of_model,
+)
 from ..rebound import holds_module, tensors_held
-from ..single_model import parts_of
-from .fused_attributes import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
+from .own_values import NO_ATTRIBUTES, PLAIN_VALUES, is_fused
 from .stand_in import StandIn
 
 
@@ -108,7 +114,7 @@ class Part:
         if not isinstance(self.module, ArrayModule):
             names = [name for name, value in vars(self.owners[0]).items() if isinstance(value, PLAIN_VALUES)]
             values = {name: [vars(one).get(name) for one in self.owners] for name in names if name not in NO_ATTRIBUTES}
-            return {name: own for name, own in values.items() if not _all_agree(own)}
+            return {name: own for name, own in values.items() if not all(_agree(own[0], one) for one in own)}
         now, arguments = self._settings_now(), self._arguments_now()
         found = zip(self._names(), zip(*self._settings, strict=True), zip(*now, strict=True), strict=True)
         return {
@@ -265,10 +271,6 @@ def _agree(a: Any, b: Any) -> bool:
     return a is b or (isinstance(b, PLAIN_VALUES) and type(a) is type(b) and bool(a == b))
 
 
-def _all_agree(values: list[Any]) -> bool:
-    return all(_agree(values[0], one) for one in values)
-
-
 def _in_a_layer(name: str, value: Any) -> bool:
     """Return True for a container of a layer's that holds no tensors."""
     return (
@@ -325,11 +327,3 @@ class Buffers:
                     f"{list(size or ())}, which lies beside those of other models in an array: call each model once "
                     f"before fuse, or assign a new tensor (self.{self.name} = ...); then make a new array"
                 )
-
-
-def paths_of(root: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules of `parts_of`, each with its name."""
-    wanted = {id(module) for module in parts_of(root)}
-    for path, module in root.named_modules():
-        if id(module) in wanted:
-            yield path, module

@@ -1,29 +1,135 @@
 # SPDX-License-Identifier: MIT
-"""One object or dictionary in place of those that models hold, as a configuration: it has what they have in common."""
+"""Values in which models differ, as code of all models sees them: a number of each, or one object with what those of
+all have in common."""
 
 from __future__ import annotations
 
 import abc
 import copy
 import functools
+import operator
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from ..._state import slots_of
+from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, state
-from ..comparison import has_hidden_state, is_made_by_python, same, slots
-from .model_number import ModelNumber
+from ..comparison import has_hidden_state, is_made_by_python, same
+
+#: Torch rounds a number in another way than a tensor of numbers in other dtypes.
+FLOATS = frozenset((torch.float32, torch.float64))
+
+
+class ModelNumber:
+    """Numbers of B models that code sees as the one of its own.
+
+    It is an argument of torch's functions, and a term or factor of numbers; comparisons with numbers have an answer
+    where it is the same for all models. Whatever else is done with it is refused.
+
+    torch's C functions take it for a symbolic number and ask `__torch_function__`, as they do for tensors.
+    """
+
+    __slots__ = ("_name", "_values")
+
+    def __init__(self, values: Sequence[float], name: str) -> None:
+        self._values, self._name = tuple(values), name
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return torch.SymFloat
+
+    @property
+    def node(self) -> Any:
+        """Refuse to be a number of a function that knows no models: what it computes would be one for all."""
+        raise TypeError(f"{self._name} differs from model to model")
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        return model_tensor.handler(func, args, kwargs or {})
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the number of each model, for functions of ours that take one of each."""
+        return iter(self._values)
+
+    def any(self) -> bool:
+        """Return True if one of them is not zero."""
+        return any(self._values)
+
+    def refusal(self) -> NotFusable:
+        return NotFusable(f"{self._name} differs from model to model")
+
+    def _computed(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
+        if isinstance(other, torch.Tensor):
+            return NotImplemented  # the tensor's own operator calls `__torch_function__`
+        numbers = other._values if type(other) is ModelNumber else [other] * len(self._values)
+        if not all(type(number) in (int, float) for number in numbers):
+            raise self.refusal()
+        return ModelNumber(list(map(function, self._values, numbers)), self._name)
+
+    def _agreed(self, function: Callable[[Any, Any], bool], other: Any) -> bool:
+        if isinstance(other, torch.Tensor):
+            return NotImplemented
+        if not isinstance(other, (int, float)):  # a number that a recording follows says it is one
+            raise self.refusal()
+        answers = {function(value, other) for value in self._values}
+        if len(answers) > 1:
+            raise self.refusal()
+        return answers.pop()
+
+    def __bool__(self) -> bool:
+        return self._agreed(operator.ne, 0)
+
+    def __abs__(self) -> ModelNumber:
+        return ModelNumber(list(map(abs, self._values)), self._name)
+
+    def __neg__(self) -> ModelNumber:
+        return ModelNumber([-value for value in self._values], self._name)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _computing(function: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    def own(self: ModelNumber, other: Any) -> Any:
+        return self._computed(function, other)
+
+    def reflected(self: ModelNumber, other: Any) -> Any:
+        return self._computed(lambda mine, theirs: function(theirs, mine), other)
+
+    return own, reflected
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow"):
+    _own, _reflected = _computing(getattr(operator, _name))
+    setattr(ModelNumber, f"__{_name}__", _own)
+    setattr(ModelNumber, f"__r{_name}__", _reflected)
+for _name in ("lt", "le", "gt", "ge", "eq"):
+    _agrees = functools.partialmethod(ModelNumber._agreed, getattr(operator, _name))
+    setattr(ModelNumber, f"__{_name}__", _agrees)
+
+
+def _refuse(kind: Any, names: str) -> None:
+    """Let objects of `kind` refuse the methods of these names."""
+
+    def refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise self.refusal()
+
+    for name in names.split():
+        setattr(kind, f"__{name}__", refused)
+
+
+_refuse(
+    ModelNumber,
+    "float int index complex round trunc mod rmod floordiv rfloordiv getitem call str format deepcopy reduce_ex",
+)
+
 
 _DEEP = 6  # objects in objects that are looked into
 _WITH_ELEMENTS = (bool, int, float, complex, str, bytes, list, tuple, set, frozenset)
 _COPYING = ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__")
 _MISSING = object()
-_READING = (
-    "bool int float index complex len iter getitem contains call str format eq ne lt le gt ge add radd sub rsub mul "
-    "rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs matmul rmatmul"
-)
 
 
 class Differs:
@@ -49,12 +155,11 @@ class Differs:
         return Differs, (self._what,)
 
 
-def _refused(self: Differs, *args: Any, **kwargs: Any) -> Any:
-    raise self.refusal()
-
-
-for _name in _READING.split():
-    setattr(Differs, f"__{_name}__", _refused)
+_refuse(
+    Differs,
+    "bool int float index complex len iter getitem contains call str format eq ne lt le gt ge add radd sub rsub mul "
+    "rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs matmul rmatmul",
+)
 Differs.__hash__ = object.__hash__  # type: ignore[method-assign]
 
 
@@ -95,20 +200,8 @@ class StandIn:
 class StandInDict(StandIn):
     """Mix-in of a dictionary in place of those of all models; it refuses readers in a forward alone."""
 
-    def __getitem__(self, key: Any) -> Any:
-        return _read_inside(dict.__getitem__(self, key))  # type: ignore[index]
-
     def __setitem__(self, key: Any, value: Any) -> None:
         dict.__setitem__(self, key, _of_all(value))  # type: ignore[index]
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return _read_inside(dict.get(self, key, default))  # type: ignore[call-overload]
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        return _read_inside(dict.pop(self, key, *default))  # type: ignore[call-overload]
-
-    def setdefault(self, key: Any, default: Any = None) -> Any:
-        return _read_inside(dict.setdefault(self, key, default))  # type: ignore[call-overload]
 
     def values(self) -> Any:
         return list(map(_read_inside, elements(self).values()))
@@ -129,6 +222,14 @@ class StandInDict(StandIn):
         return other | self.copy()
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _reader(read: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self, *args: _read_inside(read(self, *args))
+
+
+for _name in ("__getitem__", "get", "pop", "setdefault"):
+    setattr(StandInDict, _name, _reader(getattr(dict, _name)))
 
 
 def elements(made: Any) -> dict[Any, Any]:
@@ -161,7 +262,7 @@ def is_its_attributes(kind: Any) -> bool:
         and (is_made_by_python(kind) or kind is known is not object)
         and not issubclass(kind, (torch.nn.Module, torch.Tensor, StandIn, *_WITH_ELEMENTS))
         and not has_hidden_state(kind)
-        and not [name for name in slots(kind) if name != "__dict__"]
+        and not [name for name in slots_of(kind) if name != "__dict__"]
         and all(getattr(kind, name, None) is getattr(known, name, None) for name in _COPYING)
     )
 

@@ -22,19 +22,25 @@ from ..hooks import hooks_so_far, remove_hooks_since
 from ..module_copies import copied
 from ..rebound import refers_outside, refuse_held_by
 from ..rules.table import settle_since
-from ..sparse_buffers import SparseBuffers
-from .call_user_code import enter
-from .checkpoints import start_anew
-from .fused_attributes import NO_ATTRIBUTES, ModuleCoverage, class_of_its_own
+from ..state import SparseBuffers
+from .call_user_code import enter, method_named, start_anew
+from .draws import ONE_GENERATOR, drawing_alone, making
+from .epilogue_fusion import Sequential
 from .kept_state import KeptOutside, KeptState, LastKept, in_capture, note_written, undo_written
 from .late_draws import Code, may_look_later, may_write_parameters, reachable
-from .method_name import method_named
-from .model_number import ModelNumber
 from .one_by_one import ModelParts
-from .own_values import names_of_own, own_attributes, read_number, set_for_all, take_own
-from .per_model_factories import drawing_alone, making
-from .plain_draws import ONE_GENERATOR
-from .sequential import Sequential
+from .own_values import (
+    BEGIN,
+    NO_ATTRIBUTES,
+    ModuleCoverage,
+    class_of_its_own,
+    names_of_own,
+    own_attributes,
+    read_number,
+    set_for_all,
+    take_own,
+)
+from .stand_in import ModelNumber
 
 
 class UserModule(SparseBuffers, OwnTensors):
@@ -43,26 +49,13 @@ class UserModule(SparseBuffers, OwnTensors):
     Outside of a forward its parameters are `[B, ...]`; inside, its code sees those of one model.
     """
 
-    _fused_B: int  # the models; the names are such that no user has them
+    _fused_B: int
     _fused_report: ModuleCoverage
-    _fused_ranks: dict[str, int]  # of the tensors `[B, ...]` that it holds itself
-    _fused_making: bool  # each model gets its own of the tensors that the code makes
-    _fused_writing: dict[str, bool]  # by method: its code may write into parameters
-    _fused_looking: set[str]  # methods whose code may look at values in a branch that was not taken yet
-    _fused_changed: dict[str, tuple[str, ...]]  # by method: buffers that its first run changed
-    _fused_unsure: bool  # its code may draw numbers in a way that makes it begin anew
-    _fused_elsewhere: bool  # its code may draw from Python's or NumPy's generators
-    _fused_acts: bool  # its code changes objects that modules hold
-    _fused_acts_outside: bool  # its last call that was looked at has changed something outside of the module
-    _fused_code: bool  # False: the class says `array_forward`, and its forward is for `[B, ...]`
-    _fused_last: LastKept
+    _fused_parts: Any
+    _fused_outward: bool | None
+    _fused_making: bool
     _fused_original: type[torch.nn.Module]
     _fused_looks_up: bool  # its class finds attributes as torch's do
-    _fused_parts: Any  # `ModelParts`, once the models run one by one
-    _fused_withheld: frozenset[str]  # attributes that differ from model to model: each of `_parts` has its own
-    _fused_own: Any  # by model, values of attributes that differ, at once with the others; `own_values.py`
-    _fused_outward: bool | None  # it refers to modules of the array that are not in it; None: not looked yet
-    _fused_numbers: frozenset[str]  # those of them that are numbers, and that its code may read
 
     def __init_subclass__(cls) -> None:
         """Leave out what the user's class does for those that derive from it, such as to note them."""
@@ -308,7 +301,11 @@ class UserModule(SparseBuffers, OwnTensors):
         if self._fused_parts is None:
             if self._fused_B == 1 and take_own(self):  # type: ignore[arg-type]
                 return self(*args, **kwargs)
-            self._fused_parts = self._fused_with_own() or ModelParts(self)
+            if self._fused_own is None:
+                self._fused_parts = ModelParts(self)
+            else:  # values of their own, which code has read
+                begin = [own_attributes(self, index, {}) for index in range(self._fused_B)]
+                self._fused_set_apart(begin, names_of_own(self), "")
         begin = time.perf_counter()
         with drawing_alone():
             output = self._fused_parts(args, kwargs)
@@ -316,15 +313,11 @@ class UserModule(SparseBuffers, OwnTensors):
         self._fused_report.calls += 1
         return output
 
-    def _fused_with_own(self) -> ModelParts | None:
-        """Models that run one by one with values of their own, which code has read; None if it has not."""
-        names = names_of_own(self)
-        if self._fused_own is None:
-            return None
-        begin = [own_attributes(self, index, {}) for index in range(self._fused_B)]
-        self._fused_own = None
+    def _fused_set_apart(self, begin: list[dict[str, Any]], names: Iterable[str], reason: str) -> None:
+        """Run the models one by one, for a `reason`; each begins with its own of the attributes `names`."""
+        self._fused_parts, self._fused_own = ModelParts(self, begin), None
         self._fused_withhold(names)
-        return ModelParts(self, begin)
+        self._fused_report.reason = self._fused_report.reason or reason
 
     def _fused_withhold(self, names: Iterable[str]) -> None:
         """Take away attributes that differ: code for all models must not see those of the first."""
@@ -334,8 +327,8 @@ class UserModule(SparseBuffers, OwnTensors):
 
     def _fused_restore(self, attributes: dict[str, Any]) -> None:
         """Make this the module of one model, with `attributes` of its own."""
-        self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None)
-        self._fused_report.reason = ""
+        self.__dict__.update(attributes, _fused_withheld=frozenset(), _fused_parts=None, _fused_own=None)
+        self.__dict__["_fused_report"] = ModuleCoverage()
 
     def __getattr__(self, name: str) -> Any:
         held = self.__dict__
@@ -386,7 +379,10 @@ class UserModule(SparseBuffers, OwnTensors):
             written = self.__dict__.get("_fused_written", {})
             self.__dict__["_fused_written"] = {**written, name: written.get(name, 0) + 1}
             set_for_all(self, name, value)
-            self._fused_set_in_models(name)
+            parts = self._fused_parts
+            if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
+                parts.forget(name)  # plain models follow by themselves, as a loop over models would
+                self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __delattr__(self, name: str) -> None:
         refuse_deletion(self, name)  # type: ignore[arg-type]
@@ -399,13 +395,6 @@ class UserModule(SparseBuffers, OwnTensors):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copies_of_shared(self, memo)  # type: ignore[arg-type]
         return copied(self, memo)
-
-    def _fused_set_in_models(self, name: str) -> None:
-        """Let models that run one by one have an attribute that was set from outside, as a loop over models would."""
-        parts = self._fused_parts
-        if parts is not None and parts.own and name not in (*self._parameters, *self._buffers, *self._modules):
-            parts.forget(name)  # plain models follow by themselves
-            self.__dict__["_fused_withheld"] = self._fused_withheld - {name}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _bare, (self._fused_original,), self.__dict__
@@ -437,12 +426,11 @@ def _is_final(error: Exception, kept: KeptState | None) -> bool:
     return kept is None or backward_pass() != -1 or in_capture()
 
 
-def _bare(original: type[torch.nn.Module]) -> torch.nn.Module:
+def _bare(original: Any) -> torch.nn.Module:
     kind = user_module_class(original)
     return kind.__new__(kind)
 
 
-_classes: dict[Any, Any] = {}
 _COLLECTIONS = (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.ParameterList, torch.nn.ParameterDict)
 
 
@@ -452,24 +440,19 @@ def _be_plain(module: Any, *args: Any, **kwargs: Any) -> None:
     module.__init__(*args, **kwargs)
 
 
+@functools.cache
 def user_module_class(original: Any) -> Any:
     """Return the class of an array's copies of `original` modules."""
-    if original not in _classes:
-        body = {
-            "_fused_original": original,
-            "_fused_looks_up": original.__getattr__ is torch.nn.Module.__getattr__,
-            "__module__": original.__module__,
-            "__doc__": original.__doc__,
-        }
-        if original in _COLLECTIONS:
-            body["__init__"] = _be_plain
-        _classes[original] = _meta_of(original)(original.__name__, (original, UserModule), body)
-    return _classes[original]
-
-
-def _meta_of(original: Any) -> Any:
+    body = {
+        "_fused_original": original,
+        "_fused_looks_up": original.__getattr__ is torch.nn.Module.__getattr__,
+        "__module__": original.__module__,
+        "__doc__": original.__doc__,
+    }
+    if original in _COLLECTIONS:
+        body["__init__"] = _be_plain
     own: Any = type(original)
-    return _meta(own)
+    return _meta(own)(original.__name__, (original, UserModule), body)
 
 
 @functools.lru_cache(maxsize=64)
@@ -503,26 +486,11 @@ def make_user_module(module: torch.nn.Module, B: int) -> None:
     original = torch.nn.Sequential if type(module) is Sequential else class_of_its_own(type(module), module)
     module.__class__ = user_module_class(original)
     register(module)
+    module.__dict__.update({name: begin() for name, begin in BEGIN.items()})
     SparseBuffers._fused_take_sparse(module)  # type: ignore[arg-type]
     module.__dict__.update(
         _fused_B=B,
-        _fused_report=ModuleCoverage(),
         _fused_code=not getattr(original, "array_forward", False),
-        _fused_parts=None,
-        _fused_known=set(),
-        _fused_writing={},
-        _fused_withheld=frozenset(),
-        _fused_own=None,
-        _fused_numbers=frozenset(),
-        _fused_making=False,
-        _fused_unsure=False,
-        _fused_outward=None,
-        _fused_elsewhere=False,
-        _fused_acts=False,
-        _fused_acts_outside=False,
-        _fused_looking=set(),
-        _fused_changed={},
-        _fused_written={},
         _fused_last=LastKept(),
         _fused_ranks=ranks_of(module),
     )

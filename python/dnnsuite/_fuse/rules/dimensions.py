@@ -193,28 +193,17 @@ def _is_true(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return ModelTensor(flat.all(1) if "all" in func.__name__ else flat.any(1))
 
 
-@rule("norm")
+@rule("norm linalg_vector_norm linalg_norm")
 def norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    x, rank = args[0].value, args[0].dim()
-    p = args[1] if len(args) > 1 else kwargs.get("p", 2)
-    dim = args[2] if len(args) > 2 else kwargs.get("dim")
-    keepdim = args[3] if len(args) > 3 else kwargs.get("keepdim", False)
-    order = 2 if p in (None, "fro") else p
-    dims = tuple(range(1, rank + 1)) if dim is None else moved(dim, rank)
-    return wrap_all(torch.linalg.vector_norm(x, order, dims, keepdim))
-
-
-@rule("linalg_vector_norm linalg_norm")
-def vector_norm(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Take a norm over dimensions of each model; norms of matrices are mapped."""
-    names = ("x", "ord", "dim", "keepdim")
-    values = dict(zip(names, args, strict=False)) | kwargs
-    x, order, dim = values.pop("x", None), values.pop("ord", None), values.pop("dim", None)
-    of_vectors = func.__name__ == "linalg_vector_norm" or order is None or isinstance(dim, int) or x.dim() == 1
-    if type(x) is not ModelTensor or not of_vectors or "out" in values:
+    """Take a norm over dimensions of each model; norms of matrices by `linalg_norm` are mapped."""
+    values = dict(zip(("x", "ord", "dim", "keepdim"), args, strict=False)) | kwargs
+    x, order, dim = values.pop("x", None), values.pop("ord", values.pop("p", None)), values.pop("dim", None)
+    of_vectors = func.__name__ != "linalg_norm" or order is None or isinstance(dim, int) or x.dim() == 1
+    if type(x) is not ModelTensor or not of_vectors or values.get("out") is not None:
         return map_over_models(func, args, kwargs)
     dims = tuple(range(1, x.dim() + 1)) if dim is None else moved(dim, x.dim())
-    return wrap_all(torch.linalg.vector_norm(x.value, 2 if order is None else order, dims, **values))
+    order = 2 if order is None or order == "fro" else order
+    return wrap_all(torch.linalg.vector_norm(x.value, order, dims, **{k: v for k, v in values.items() if k != "out"}))
 
 
 @rule("squeeze")
@@ -228,8 +217,7 @@ def squeeze(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 @rule("unsqueeze")
 def unsqueeze(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    dim = args[1] if len(args) > 1 else kwargs["dim"]
-    return wrap_all(args[0].value.unsqueeze(moved(dim, args[0].dim() + 1)))
+    return wrap_all(args[0].value.unsqueeze(moved((*args[1:], *kwargs.values())[0], args[0].dim() + 1)))
 
 
 @rule("t")

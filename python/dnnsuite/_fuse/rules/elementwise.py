@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -122,23 +123,12 @@ class _Kind(NamedTuple):
     slow_of_slices: bool
     ours: Callable[..., torch.Tensor] | None  # computes it for `[B, ...]`
 
-    @classmethod
-    def of(cls, func: Any) -> _Kind:
-        """Find those of `func`."""
-        known = (func in _PRODUCTS, func in _RELUS, func in _SIGMOIDS)
-        ours = _OURS.get(func.__name__)
-        return cls(*known, in_place(func), func.__name__ in _SLOW_OF_SLICES, ours)
 
-
-_kinds: dict[Any, _Kind] = {}
-
-
+@functools.cache
 def facts_of(func: Any) -> _Kind:
     """Return the facts about a function of elements, found once."""
-    kind = _kinds.get(func)
-    if kind is None:
-        kind = _kinds[func] = _Kind.of(func)
-    return kind
+    known = (func in _PRODUCTS, func in _RELUS, func in _SIGMOIDS)
+    return _Kind(*known, in_place(func), func.__name__ in _SLOW_OF_SLICES, _OURS.get(func.__name__))
 
 
 @rule(NAMES, writes=True)

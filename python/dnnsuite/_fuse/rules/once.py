@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from ..._torch import standard_gamma, tree_leaves, tree_map
-from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, state
+from ...nn.model_tensor import ModelTensor, NotFusable, Refused, mark_fresh, outside, state
 from ...nn.random_streams import FUNCTION_STREAM, pass_over
 from ...nn.sharing import is_frozen, own, spread
-from ..code.model_number import ModelNumber
+from ..code.stand_in import ModelNumber
 
 #: Functions whose results are no tensors to go on with, or that change what a tensor is; their rules answer.
 _OTHERS = frozenset([
@@ -169,13 +169,10 @@ def shared_write(name: str) -> Refused:
 def _name_of(value: torch.Tensor) -> str:
     """Name the shared parameter or buffer in whose memory `value` lies."""
     owner, place = state.random, value.untyped_storage().data_ptr()
-    before, state.B = state.B, 0
-    try:
+    with outside():
         root = getattr(owner, "__dict__", {}).get("_root", owner)
         held = (*root.named_parameters(), *root.named_buffers()) if isinstance(root, torch.nn.Module) else ()
         return next((name for name, other in held if other.untyped_storage().data_ptr() == place), "")
-    finally:
-        state.B = before
 
 
 IN_PLACE_OPERATORS = frozenset([

@@ -74,13 +74,6 @@ def _solved(sizes: tuple[Any, ...], shape: torch.Size) -> tuple[int, ...]:
     return tuple(shape.numel() // known if n == -1 else n for n in sizes)
 
 
-@rule("view_as reshape_as")
-def _view_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if type(args[0]) is not ModelTensor:
-        return args[0].reshape(args[1].shape)
-    return reshape(torch.reshape, (args[0], tuple(args[1].shape)), {})
-
-
 @rule("expand broadcast_to")
 def expand(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     x, sizes = args[0].value, sizes_of(args[1:], kwargs, "size")
@@ -90,11 +83,10 @@ def expand(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return wrap_all(x.expand(x.size(0), *sizes))
 
 
-@rule("expand_as")
-def _expand_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if type(args[0]) is not ModelTensor:
-        return args[0].expand(args[1].shape)
-    return expand(torch.Tensor.expand, (args[0], tuple(args[1].shape)), {})
+@rule("view_as reshape_as expand_as")
+def _shaped_as(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    function = torch.Tensor.expand if func.__name__ == "expand_as" else torch.Tensor.reshape
+    return function(args[0], tuple(args[1].shape))
 
 
 @rule("broadcast_tensors")
@@ -142,47 +134,43 @@ def attribute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in ("device", "dtype", "layout", "is_cuda", "requires_grad", "is_sparse", "is_quantized", "is_meta",
                 "is_nested", "itemsize", "is_cpu", "is_mps", "is_xpu", "is_mkldnn", "is_leaf", "grad_fn"):  # fmt: skip
         return getattr(tensor.value, name)
-    if name in ("T", "mT", "H", "mH"):
-        x = tensor.value
-        if name in ("mT", "mH"):
-            return wrap_all(getattr(x, name))
-        return wrap_all(x.permute(0, *range(x.dim() - 1, 0, -1)))
-    if name in ("real", "imag"):
+    if name in ("T", "H"):
+        return wrap_all(tensor.value.permute(0, *range(tensor.dim(), 0, -1)))
+    if name in (
+        "mT",
+        "mH",
+        "real",
+        "imag",
+        "grad",
+        "data",
+    ):  # the last has a version of its own, which `detach` has not
         return wrap_all(getattr(tensor.value, name))
-    if name == "data":
-        return ModelTensor(tensor.value.data)  # with a version of its own, which `detach` has not
-    if name == "grad":
-        return wrap_all(tensor.value.grad)
     if name == "names":
         return tensor.value.names[1:]
     raise NotFusable(f"the tensor's attribute {name} has no meaning for several models")
 
 
-@rule("len")
-def _len(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return len(args[0])
-
-
 @rule(
-    "is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "
+    "len is_contiguous is_floating_point is_complex element_size nelement numel dim size stride get_device is_signed "
     "is_inference ndimension storage_offset is_shared is_pinned is_tensor is_same_size has_names"
 )
 def question(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Answer a question on a tensor as one model's tensor would."""
     name, x = func.__name__, args[0]
-    if name in ("numel", "nelement"):
-        return x.shape.numel()
-    if name in ("dim", "ndimension"):
-        return x.dim()
-    if name == "size":
-        return x.size(*args[1:], **kwargs)
-    if name == "stride":
-        return x.value.stride()[1:] if len(args) == 1 else x.value.stride()[1:][args[1]]
     if name == "is_contiguous":
         return (x.of_layer and not kwargs) or not x.value.size(0) or x.value[0].is_contiguous(**kwargs)
-    if name == "is_same_size":
-        return x.shape == args[1].shape
-    return func(x.value, *args[1:], **kwargs)
+    answer = _ANSWERS.get(name)
+    return func(x.value, *args[1:], **kwargs) if answer is None else answer(x, *args[1:], **kwargs)
+
+
+_ANSWERS: dict[str, Any] = {
+    **{name: lambda x: x.shape.numel() for name in ("numel", "nelement")},
+    **{name: lambda x: x.dim() for name in ("dim", "ndimension")},
+    "__len__": len,
+    "size": lambda x, *dim, **named: x.size(*dim, **named),
+    "stride": lambda x, *dim: x.value.stride()[1:][dim[0]] if dim else x.value.stride()[1:],
+    "is_same_size": lambda x, other: x.shape == other.shape,
+}
 
 
 @rule("new new_zeros new_ones new_empty new_full new_tensor")

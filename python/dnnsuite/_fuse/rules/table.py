@@ -31,7 +31,7 @@ from ...nn import model_tensor
 from ...nn.model_tensor import ModelTensor, NotFusable, WritesShared, state, wrap_all
 from ...nn.sharing import is_shared
 from ...ops.library import is_read_by_backward
-from ..code.model_number import ModelNumber
+from ..code.stand_in import ModelNumber
 from .once import IN_PLACE_OPERATORS, own_before_writing, shared_result
 from .once import in_place as in_place
 from .once import settle as settle
@@ -48,7 +48,7 @@ WRITING: set[FunctionRule] = set()
 CONTINUING: set[FunctionRule] = set()
 #: Functions that find a rule by the torch function itself; they come before the names.
 FINDERS: list[Callable[[Any], FunctionRule | None]] = []
-#: What computes a function, whose rule is its first argument, that gets a `ModelNumber`: see `own_numbers.py`.
+#: What computes a function, whose rule is its first argument, that gets a `ModelNumber`: see `functional.py`.
 OF_OWN_NUMBERS: list[Callable[[FunctionRule, Any, tuple[Any, ...], dict[str, Any]], Any]] = []
 #: Rules that call the function of this name in `dnnsuite.nn.functional`.
 CALLS_OURS: set[FunctionRule] = set()
@@ -59,7 +59,6 @@ WITH_WORDS: set[FunctionRule] = set()
 _WORDS = frozenset(("dim", "keepdim"))
 #: Rules that never go on with a tensor that waits.
 NEEDING_VALUE: set[FunctionRule] = set()
-_resolved: dict[Any, tuple[FunctionRule, QuickRule | None]] = {}
 #: Code that runs inside an autograd.Function whose backward is known to be right for B models.
 UNDERSTOOD_FUNCTIONS: set[types.CodeType] = set()
 
@@ -81,10 +80,7 @@ def interpret(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Compute `func(*args, **kwargs)` for all models at once."""
     if state.wary and not torch.is_grad_enabled() and not forward_gradients():
         _refuse_autograd_function()
-    known = _resolved.get(func)
-    if known is None:
-        known = _resolved[func] = _resolve(func)
-    found, quick = known
+    found, quick = _resolve(func)
     own = False  # the first argument is computed, and is each model's own
     if state.B and args and type(first := args[0]) is ModelTensor:
         x = first._value
@@ -186,6 +182,7 @@ def plain_name(func: Any) -> str:
     return name.rstrip("_") if name.rstrip("_") in BY_NAME else name
 
 
+@functools.cache
 def _resolve(func: Any) -> tuple[FunctionRule, QuickRule | None]:
     if getattr(func, "__name__", None) is None:
         return map_over_models, None

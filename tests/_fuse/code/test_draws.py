@@ -7,7 +7,7 @@ from torch.nn import functional
 
 import dnnsuite
 from dnnsuite import nn, optim
-from dnnsuite._fuse.code.plain_draws import Draws, StreamDraws, draw_as
+from dnnsuite._fuse.code.draws import Draws, StreamDraws, draw_as
 from helpers import make_models
 
 
