@@ -304,13 +304,8 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     @contextlib.contextmanager
     def again() -> Iterator[None]:
-        before = state.B, state.random, state.may_stop
-        state.B, state.random, state.may_stop = B, random, True
-        try:
-            with repeated(tape):
-                yield
-        finally:
-            state.B, state.random, state.may_stop = before
+        with state.having(B=B, random=random, may_stop=True), repeated(tape):
+            yield
 
     return torch.utils.checkpoint.checkpoint(
         function, *args, use_reentrant=False, context_fn=lambda: (noted(tape), again()), **kwargs
