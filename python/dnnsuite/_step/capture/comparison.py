@@ -20,7 +20,7 @@ from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor
 from ...ops import as_real
 from .guards import is_state, modules_of
-from .placed import Read
+from .library import Read
 from .plan import StepRecording, TensorSlot, slots_of
 from .script import same_bits
 from .value_readers import Reader

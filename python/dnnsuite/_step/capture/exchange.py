@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture import guards
-from .library import Facts, Proven, Recordings, prove
+from .library import Facts, Proven, Read, Recordings, prove
 from .looks import NO_LOOKS, Looks, Paths, Replay, holds
 from .numbers import ChangingNumbers, FollowedStep
-from .placed import Read
 from .plan import StepRecording
 from .reach import Reach
 

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: MIT
 """Recordings of an array's steps, kept for reuse beyond the shard that made them: by other shards of the same width, by
-the same models after an edit and, as a pattern, for other layouts of batch."""
+the same models after an edit and, as a pattern, for other layouts of batch.
+
+They know the tensors that stay by role, so that they serve other shards and hold no tensors of one."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
 from .numbers import FollowedStep
-from .placed import Place, PlacedScript, Places, Read, Repeats, Rolled
-from .plan import OperatorCall, TensorSlot
+from .operators import known_operator
+from .plan import ReplayPlan, TensorSlot, slots_in, written_slots
 from .script import Script, same_bits
 
 if TYPE_CHECKING:  # it is made of what this folder has
@@ -27,6 +28,120 @@ if TYPE_CHECKING:  # it is made of what this folder has
 Facts = tuple[Any, ...]
 Plans = Sequence[tuple[str, list[int], list[int]] | None]
 _MOST = 64  # recordings that are kept
+_NOTHING = torch.empty(0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Place of a tensor in the one that has a `role`."""
+
+    role: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+
+    def of(self, roles: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Find the tensor at this place among those of another shard."""
+        held = roles[self.role]
+        if self.offset == 0 and held.shape == self.shape and held.stride() == self.stride:
+            return held
+        return held.detach().as_strided(self.shape, self.stride, held.storage_offset() + self.offset)
+
+
+class Places:
+    """Index from memory to the tensors with a role."""
+
+    def __init__(self, roles: Mapping[str, torch.Tensor]) -> None:
+        self._at: dict[int, list[tuple[str, torch.Tensor]]] = {}
+        for role, tensor in roles.items():
+            self._at.setdefault(tensor.untyped_storage()._cdata, []).append((role, tensor))
+
+    def find(self, tensor: torch.Tensor) -> Place | None:
+        """Find the place of a tensor; None if it is not wholly inside a tensor with a role."""
+        for role, held in self._at.get(tensor.untyped_storage()._cdata, ()):
+            offset = int(tensor.storage_offset() - held.storage_offset())
+            if tensor.dtype == held.dtype and offset >= 0 and offset + _reach(tensor) <= _reach(held):
+                return Place(role, tuple(tensor.shape), tensor.stride(), offset, tensor.dtype)
+        return None
+
+
+def _reach(tensor: torch.Tensor) -> int:
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+@dataclass
+class Read:
+    """Tensor whose value decides on a step, in the line `where`: the step's input `given`, or a tensor that stays."""
+
+    given: int | None
+    tensor: torch.Tensor
+    value: torch.Tensor
+    place: Place | None = None
+    version: int = -1
+    where: str = ""
+
+    @property
+    def known(self) -> bool:
+        """True if it can be found in another shard."""
+        return self.given is not None or self.place is not None
+
+    def placed(self, search: Places) -> Read:
+        """Describe it by role, without the shard's tensor."""
+        place = None if self.given is not None else search.find(self.tensor)
+        return replace(self, tensor=self.value, place=place, version=-1)
+
+    def among(self, roles: Mapping[str, torch.Tensor]) -> Read:
+        """Find it in another shard."""
+        return self if self.place is None else replace(self, tensor=self.place.of(roles), version=-1)
+
+    def holds(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Return True if it has the same value in a step with these inputs."""
+        tensor = self.tensor if self.given is None else inputs[self.given]
+        # A version tells of writes to what a step brings. What stays has views that count for themselves.
+        if self.given is not None and tensor is self.tensor and tensor._version == self.version:
+            return True
+        if not same_bits(tensor.detach(), self.value):
+            return False
+        self.tensor, self.version = tensor, tensor._version  # held, so that no other tensor is taken for it
+        return True
+
+
+def _written(plan: ReplayPlan, tensors: Mapping[int, torch.Tensor]) -> Iterator[int]:
+    """Yield the slots of those `tensors` whose memory a plan writes into."""
+    if not tensors:
+        return
+    calls = [call for call in plan.calls if call.writes]
+    slots = {slot for call in calls for slot in written_slots(known_operator(call.op), call.arguments)}
+    memory = {t.untyped_storage()._cdata for slot, t in (plan.roots | plan.static).items() if slot in slots}
+    yield from (slot for slot, tensor in tensors.items() if tensor.untyped_storage()._cdata in memory)
+
+
+@dataclass
+class PlacedScript:
+    """Script in terms of roles."""
+
+    script: Script
+    plan: ReplayPlan
+    places: dict[int, Place]  # by slot
+    others: dict[int, torch.Tensor]  # by slot: tensors without a role, such as those that a loss function closes over
+    written: frozenset[int]  # slots of those of `others` that the script writes into
+
+    @classmethod
+    def of(cls, script: Script, search: Places) -> PlacedScript:
+        """Describe a script; its own tensors are left out."""
+        plan = script.plan
+        found = {slot: search.find(tensor) for slot, tensor in plan.roots.items()}
+        places = {slot: place for slot, place in found.items() if place is not None}
+        others = {slot: plan.roots[slot] for slot in plan.external if found[slot] is None}
+        constants = {slot: tensor for slot, tensor in plan.roots.items() if slot not in plan.external}
+        light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
+        return cls(script.bound(light), light, places, others, frozenset(_written(plan, others)))
+
+    def on(self, roles: Mapping[str, torch.Tensor]) -> Script:
+        """Make the script for another shard."""
+        found = {slot: place.of(roles) for slot, place in self.places.items()}
+        return self.script.bound(self.plan, self.others | found)
 
 
 @dataclass
@@ -65,9 +180,9 @@ class Proven:
         return self.facts, self.looks.values if self.numbers is None else self.numbers.arithmetic
 
     @functools.cached_property
-    def outline(self) -> list[Any]:
-        """List of the operators without numbers, which recordings of one step for different layouts have in common."""
-        return [line for script in self.scripts for line in _outline(script)]
+    def outline(self) -> list[frozenset[Any]]:
+        """Operators of the step, and of its guard, which recordings for different layouts have in common."""
+        return list(map(_outline, self.scripts))
 
     def serve(self, subject: Shard) -> tuple[Replay, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
@@ -124,44 +239,31 @@ def prove(
     return made
 
 
-def _outline(made: PlacedScript) -> list[Any]:
-    """List the operators of a step and the flow of tensors through them, without numbers, which depend on the layout of
-    batch. Loops over the models are rolled up, because the number of models may differ too, and loops that end by what
-    Python reads."""
-    repeats = Repeats([*made.plan.views, *made.plan.calls])
-    rolled = Rolled(repeats.calls)
-    names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(made.plan.inputs)}
+def _outline(made: PlacedScript) -> frozenset[Any]:
+    """Describe the operators of a step, each once: what it is, and where each of its tensors comes from, which may be
+    the result of another operator. Numbers depend on the layout of batch, and are left out, as is how often an operator
+    is called: it depends on the number of models, and on the rounds of a loop that ends by what Python reads."""
+    plan = made.plan
+    names: dict[int, Any] = {slot: ("input", place) for place, slot in enumerate(plan.inputs)}
     names |= {slot: ("role", place.role, len(place.shape)) for slot, place in made.places.items()}
     names |= {slot: ("other", tensor.dtype, tensor.dim()) for slot, tensor in made.others.items()}
-    names |= {slot: ("constant", tensor.dtype, tensor.dim()) for slot, tensor in made.plan.roots.items()}
-    count = iter(range(1 << 62))
+    names |= {slot: ("constant", tensor.dtype, tensor.dim()) for slot, tensor in plan.roots.items()}
 
-    def name(slot: int | None) -> Any:
-        if slot is None:
-            return None
-        if slot not in names:
-            names[slot] = next(count)
-        return names[slot]
-
-    def each(slots: list[Any]) -> Any:
-        first = rolled.each(slots)
-        return tuple(map(name, slots)) if first is None else ("each model's", name(first))
-
-    def one(value: Any) -> Any:
-        if isinstance(value, TensorSlot):
-            return name(value.index)
+    def described(value: Any) -> Any:
+        if type(value) is TensorSlot:
+            return names.get(value.index)
         if isinstance(value, (list, tuple)):
-            slots = [part.index for part in value if isinstance(part, TensorSlot)]
-            return each(slots) if slots and len(slots) == len(value) else tuple(map(one, value))
+            parts = tuple(map(described, value))
+            return tuple(dict.fromkeys(parts)) if all(type(one) is TensorSlot for one in value) else parts
         return type(value) if type(value) in (int, float) else without_number(value)
 
-    def line(call: OperatorCall) -> Any:
-        taken = one(call.arguments)
-        outputs = [each(o) if isinstance(o, list) else name(o) for o in call.outputs]
-        return call.op, taken, outputs
-
-    lines = [line(call) for call in rolled.calls]
-    return [*lines, name(repeats.slot(made.plan.losses))]
+    lines = set[Any]()
+    for call in (*plan.views, *plan.calls):
+        lines.add((call.op, described(call.arguments)))
+        for place, output in enumerate(call.outputs):
+            for slot in slots_in([output]):
+                names.setdefault(slot, (call.op, place))
+    return frozenset((*lines, ("losses", names[plan.losses])))
 
 
 class SharedRecordings:
@@ -301,7 +403,7 @@ class Recordings:
             self._proven = [one for one in self._proven if one.key != made.key or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
         if self._shared and not made.others and made.numbers is None and not _is_own(made.facts, self.era):
-            SHARED.keep(objects, made if facts in ((), made.facts) else dataclasses.replace(made, facts=facts))
+            SHARED.keep(objects, made if facts in ((), made.facts) else replace(made, facts=facts))
 
     def follows(self, made: Proven) -> bool:
         """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""
@@ -325,5 +427,6 @@ def _of_other_models(one: Shard | None, other: Shard | None) -> bool:
 def _agree(known: Proven, made: Proven) -> bool:
     """Return True if the tensors without a role are the same in both, or constants of equal value."""
     written = [slot in script.written for script in made.scripts for slot in script.others]
-    each = zip(known.others, made.others, written, strict=True)  # the outlines have as many
-    return all(a.data_ptr() == b.data_ptr() or (not changes and same_bits(a, b)) for a, b, changes in each)
+    each = zip(known.others, made.others, written, strict=False)
+    same = (a.data_ptr() == b.data_ptr() or (not changes and same_bits(a, b)) for a, b, changes in each)
+    return len(known.others) == len(made.others) and all(same)
