@@ -281,7 +281,7 @@ def test_another_layout_of_batch_is_recorded_in_one_step_and_no_more():
 
 
 def test_another_runner_of_equal_models_records_nothing(monkeypatch):
-    monkeypatch.setattr(library, "SHARED", library.SharedRecordings())
+    monkeypatch.setattr(library, "SHARED", [])
 
     def modes(slope):
         array = dnnsuite.fuse([torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.LeakyReLU(slope)) for _ in range(2)])

@@ -108,8 +108,8 @@ class Exchange:
         assert self._subject is not None
         taken = False
         for made in found:
-            if self._is_known(made, attempt):
-                continue
+            if attempt.paths.full or attempt.paths.has(made.looks, made.numbers):
+                continue  # it is at hand, or none like it is wanted
             served = made.serve(self._subject)
             if served is None:
                 continue
@@ -120,35 +120,28 @@ class Exchange:
             attempt.stage = "ways"
         return taken
 
-    def _is_known(self, made: Proven, attempt: Attempt) -> bool:
-        """Return True if a recording is at hand, or none like it is wanted."""
-        return attempt.paths.full or attempt.paths.has(made.looks, made.numbers)
-
     def follows(self, way: Way) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
-        if self._recordings is None or way.replay is None:
+        made = self._proven(way)
+        if made is None or self._recordings is None or not self._recordings.follows(made):
             return False
-        made = way.made = self.proven(way)
-        if made is None or not self._recordings.follows(made):
-            return False
-        self.keep(way, made)
+        self._offer(way, made)
         way.recording = None
         return True
 
-    def proven(self, way: Way) -> Proven | None:
+    def keep(self, way: Way) -> None:
+        """Offer a recording that was compared to other shards."""
+        self._offer(way, self._proven(way))
+
+    def _proven(self, way: Way) -> Proven | None:
         """Describe the replay of a way for other shards; None if it cannot serve them."""
         replay, step = way.replay, way.step
-        if self._subject is None or not way.facts or replay is None:
-            return None
-        if step is not None and replay.guard is not None:
+        if self._subject is None or not way.facts or replay is None or (step is not None and replay.guard is not None):
             return None
         return prove(way.facts, self._subject, replay, way.read, way.looks, step)
 
-    def keep(self, way: Way, made: Proven | None) -> None:
-        """Offer a recording to other shards."""
-        if self._recordings is None or not way.facts:
-            return
-        if made is not None and self._subject is not None:
+    def _offer(self, way: Way, made: Proven | None) -> None:
+        if self._recordings is not None and self._subject is not None and made is not None:
             # What the first step has set is there for the next.
             now = self._facts_of(self._subject, self._recordings.era)
             self._recordings.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
@@ -196,7 +189,6 @@ class Way:
     first: bool = False  # the recorded step was the first: it may have made state that is there later
     recording: StepRecording | None = None
     replay: Replay | None = None
-    made: Proven | None = None  # the recording, in terms that serve other shards
     read: list[Read] = field(default_factory=list)
     looks: Looks = NO_LOOKS  # values that Python has read beside
     step: FollowedStep | None = None  # where numbers are inputs

@@ -6,11 +6,12 @@ They know the tensors that stay by role, so that they serve other shards and hol
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +153,7 @@ class Proven:
     plans: Plans
     step: PlacedScript
     reads: list[Read]
-    owner: Callable[[], Any]
+    models: tuple[int, int] | None  # first and last of the shard that made it, until the array is edited
     guard: PlacedScript | None = None  # tells for which batches the step is right
     changed: Sequence[Place] | None = None  # what a step with assertions inside changes before the last of them
     numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
@@ -227,7 +228,7 @@ def prove(
         subject.plans(),
         PlacedScript.of(script, search),
         [read.placed(search) for read in reads],
-        weakref.ref(subject),
+        (subject.start, subject.start + subject.length),
         None if guard is None else PlacedScript.of(guard, search),
         changed,
         None if numbers is None else numbers.without_recording(),
@@ -266,44 +267,14 @@ def _outline(made: PlacedScript) -> frozenset[Any]:
     return frozenset((*lines, ("losses", names[plan.losses])))
 
 
-class SharedRecordings:
-    """Recordings of this process, by whatever runner, the latest last: equal code on tensors of equal layouts is the
-    same step. Those with tensors that have no role are known to their own runner alone."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: list[tuple[list[weakref.ref[Any]], Proven]] = []
-
-    def keep(self, objects: Sequence[Any], made: Proven) -> None:
-        """Keep a recording of code that sees these objects."""
-        try:
-            seen = [weakref.ref(one) for one in objects]
-        except TypeError:  # nobody could say later whether it is the same one
-            return
-        with self._lock:
-            others = [(o, one) for o, one in self._known if one.key != made.key]
-            self._known = [*others, (seen, made)][-_MOST:]
-
-    def discard(self) -> None:
-        """Forget all: something has changed that no guard sees, and any of them may depend on it."""
-        with self._lock:
-            self._known = []
-
-    def find(self, objects: Sequence[Any], facts: Facts) -> list[Proven]:
-        """Find the recordings of the same step, one for each way through it."""
-        with self._lock:
-            return [made for seen, made in self._known if made.facts == facts and _are(seen, objects)]
-
-
-SHARED = SharedRecordings()
+_lock = threading.RLock()
+#: Recordings of this process, by whatever runner, the latest last, with the objects that their code sees: equal code on
+#: tensors of equal layouts is the same step. Those with tensors that have no role are known to their own runner alone.
+SHARED: list[tuple[list[weakref.ref[Any]], Proven]] = []
 
 
 def _are(seen: Sequence[weakref.ref[Any]], objects: Sequence[Any]) -> bool:
     return len(seen) == len(objects) and all(ref() is one for ref, one in zip(seen, objects, strict=True))
-
-
-def _nobody() -> None:
-    """Stand in for a shard that is no more."""
 
 
 def _is_own(value: Any, era: object) -> bool:
@@ -323,8 +294,7 @@ class Recordings:
 
     def __init__(self, shared: bool = False) -> None:
         """`shared`: facts tell all that a step depends on, for other runners, too."""
-        self._lock, self._shared = threading.Lock(), shared
-        self.era = object()
+        self._shared, self.era = shared, object()
         self._proven: list[Proven] = []
         self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
         self._alone: list[Facts] = []  # of which the leader found no recording that serves others
@@ -340,45 +310,45 @@ class Recordings:
 
     def discard(self) -> None:
         """Forget all recordings, also those for later runners: one of them is stale, or may be."""
-        with self._lock:
-            SHARED.discard()
+        with _lock:
+            SHARED.clear()
             self._proven = []
 
     def edited(self) -> None:
         """Begin a new era: values that cannot be compared may have changed."""
-        with self._lock:
+        with _lock:
             self.era = object()
             self._leaders, self._alone = [], []
             for one in self._proven:
-                one.owner = _nobody
+                one.models = None
 
     @property
     def depend_on_values(self) -> bool:
         """True if Python reads a tensor that stays, such as a flag in a buffer, in a step that is recorded."""
-        with self._lock:
+        with _lock:
             return any(read.given is None for one in self._proven for read in one.reads)
 
     def find(self, facts: Facts) -> list[Proven]:
         """Find the recordings of the same step, one for each way through it."""
-        with self._lock:
+        with _lock:
             return [one for one in self._proven if one.facts == facts]
 
     def adopt(self, facts: Facts, objects: Sequence[Any]) -> list[Proven]:
         """Find recordings of the same step by another runner, whose code sees the same objects."""
-        found = SHARED.find(objects, facts) if self._shared else []
-        if found:
-            with self._lock:
-                self._proven = [*self._proven, *found][-_MOST:]
+        with _lock:
+            each = SHARED if self._shared else ()
+            found = [made for seen, made in each if made.facts == facts and _are(seen, objects)]
+            self._proven = [*self._proven, *found][-_MOST:]
         return found
 
     def pattern(self, facts: Facts) -> Proven | None:
         """Find a recording of the same code on another layout of batch, or on more or fewer models."""
-        with self._lock:
+        with _lock:
             return next((one for one in reversed(self._proven) if one.facts[0] == facts[0]), None)
 
     def lead(self, facts: Facts, who: Any) -> bool:
         """Return True if `who` shall record the step, False if another is at work on it."""
-        with self._lock:
+        with _lock:
             if facts in self._alone:
                 return True
             for known, leader in self._leaders:
@@ -391,7 +361,7 @@ class Recordings:
     def give_up(self, facts: Facts, who: Any, alone: bool) -> None:
         """Give up a recording so that other shards can try; with `alone` each for itself, because the recording of
         `who` cannot serve them."""
-        with self._lock:
+        with _lock:
             self._leaders = [(f, r) for f, r in self._leaders if r() not in (None, who) or f != facts]
             if alone and facts not in self._alone:
                 self._alone.append(facts)
@@ -399,29 +369,30 @@ class Recordings:
     def keep(self, made: Proven, objects: Sequence[Any] = (), facts: Facts = ()) -> None:
         """Keep a recording that was compared with its step as written; its code sees `objects`. Shards of this runner
         have made the first step too; `facts` are those after it, for others, whose code has not run."""
-        with self._lock:
+        with _lock:
             self._proven = [one for one in self._proven if one.key != made.key or not one.settled]
             self._proven = [*self._proven, made][-_MOST:]
-        if self._shared and not made.others and made.numbers is None and not _is_own(made.facts, self.era):
-            SHARED.keep(objects, made if facts in ((), made.facts) else replace(made, facts=facts))
+            if not self._shared or made.others or made.numbers is not None or _is_own(made.facts, self.era):
+                return
+            with contextlib.suppress(TypeError):  # nobody could say later whether an object is the same one
+                others = [(seen, one) for seen, one in SHARED if one.key != made.key]
+                made = made if facts in ((), made.facts) else replace(made, facts=facts)
+                SHARED[:] = [*others, ([weakref.ref(one) for one in objects], made)][-_MOST:]
 
     def follows(self, made: Proven) -> bool:
         """Return True if `made` is a proven step on another layout of batch, on other models, or by another shard."""
-        with self._lock:
+        with _lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
-                    another = _of_other_models(known.owner(), made.owner())
+                    another = _of_other_models(known.models, made.models)
                     made.settled = known.settled = known.settled or another
                     return True
         return False
 
 
-def _of_other_models(one: Shard | None, other: Shard | None) -> bool:
-    """Return True if two shards have no model in common, which what both hold would be of; one that is no more, or was
-    made before the models were divided anew, may have the same."""
-    if one is None or other is None:
-        return False
-    return one.start + one.length <= other.start or other.start + other.length <= one.start
+def _of_other_models(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
+    """Return True if two shards have no model in common, which what both hold would be of."""
+    return one is not None and other is not None and (one[1] <= other[0] or other[1] <= one[0])
 
 
 def _agree(known: Proven, made: Proven) -> bool:

@@ -468,7 +468,7 @@ class CapturedStep:
             way.stage = "record"  # the first step made state that stays, or this one sets what those after it see
             return losses
         if why is None:
-            self._exchange.keep(way, way.made if way.step is None else self._exchange.proven(way))
+            self._exchange.keep(way)
         elif way.step is None:
             self._refuse(why)
         else:
