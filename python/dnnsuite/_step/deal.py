@@ -16,12 +16,11 @@ import torch
 
 from .._C import Guards
 from .._torch import caches_parametrizations, own_parametrizations
-from .called_once import OneCall
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .capture.guards import GuardTable, guard_left_out
-from .outside import OutsideState
-from .part import LossFunction
-from .shard import Shard, Vectors
+from .outside import OneCall, OutsideState
+from .part import LossFunction, Vectors
+from .shard import Shard
 
 Autocast = tuple[str, bool, torch.dtype, bool]
 

@@ -2,8 +2,8 @@
 """The `StepRunner`: what happens before, in and after a step, in order.
 
 It asks guards whether all is as it was, divides the models into shards again if it is not (`deal.py`), lets an audit
-take the place of a step (`capture/audit.py`), and hands the step to threads (`dispatch.py`). How a shard takes its step
-is told in `capture/step.py`.
+take the place of a step (`capture/comparison.py`), and hands the step to threads (`dispatch.py`). How a shard takes its
+step is told in `capture/step.py`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
 from .batches import own_copy
-from .called_once import CallOnce
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
-from .capture.audit import Audits
+from .capture.comparison import Audits
 from .carried_python import CarriedPython
 from .deal import Deal, autocast_now, parts_of, readers_of_autocast
 from .denormals import Flushed
 from .dispatch import Dispatch
 from .interrupts import interrupted_at_the_end
-from .outside import arrays_reached, has_part, width_beside_others
-from .part import LossFunction, StepPart
+from .outside import CallOnce, arrays_reached, has_part, width_beside_others
+from .part import LossFunction, RemovedParameters, StepPart, Updates
 from .refusals import (
     check_array,
     check_batch,
@@ -51,7 +50,6 @@ from .refusals import (
 from .shard import Shard
 from .shard_widths import Asked, ShardWidths
 from .threads import NotCopied, SubmittedStep
-from .updates import RemovedParameters, Updates
 
 __all__ = ["StepRunner"]
 

@@ -9,7 +9,7 @@ import operator
 import pytest
 import torch
 
-from dnnsuite._step.capture.hidden_reads import HiddenReads
+from dnnsuite._step.capture.arithmetic import HiddenReads
 from dnnsuite._step.capture.looks import ValueChanged, holds
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Scripts

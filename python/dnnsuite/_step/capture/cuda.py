@@ -22,8 +22,7 @@ from . import guards
 from .comparison import State
 from .guards import leave_in, tensors_left
 from .looks import Replay
-from .operators import operator_of
-from .plan import StepRecording
+from .plan import StepRecording, operator_of
 from .script import NotScriptable
 from .unseen import place_of_error
 
@@ -165,6 +164,8 @@ class CudaRepeat:
     norm), Adam turns it into a full step: there a replay may differ from the step as written by as much as that step
     changes when its parameters change by a rounding error.
     """
+
+    can_undo = True
 
     def __init__(self, device: CudaDevice, state: State) -> None:
         self._device, self._draws = device, device.draws()

@@ -19,8 +19,7 @@ import torch
 
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
 from .numbers import FollowedStep
-from .operators import known_operator
-from .plan import ReplayPlan, TensorSlot, slots_in, written_slots
+from .plan import ReplayPlan, TensorSlot, known_operator, slots_in, written_slots
 from .script import Script, same_bits
 
 if TYPE_CHECKING:  # it is made of what this folder has

@@ -3,7 +3,7 @@
 
 Where they are is found by comparing what two steps have read (`ChangingNumbers`). A step is then followed once with
 stand-ins in their places: what it computes with them is written down (`arithmetic.py`), and arguments of operators that
-follow from them are inputs of its recording (`hidden_reads.py`). `FollowedStep` gives their values for other numbers.
+follow from them are inputs of its recording (`HiddenReads`). `FollowedStep` gives their values for other numbers.
 
 They are numbers for the operators, too, not tensors of one element: torch takes no tensor for `alpha`, a slope or a
 bound, computes `x * s` in 16 bits and `s / x` in another way with one, and chooses other formulas of gradients.
@@ -21,8 +21,7 @@ import torch
 
 from ..._state import Put, alike, mark
 from ..batches import with_parts
-from .arithmetic import Arithmetic, Trace
-from .hidden_reads import is_special
+from .arithmetic import Arithmetic, Trace, is_special
 from .plan import OperatorCall, StepRecording, TensorSlot
 from .python_state import Path, put_python_value, python_value_at
 from .reach import Reach

@@ -22,8 +22,18 @@ import torch
 from ..._code import any_names, functions_in, imports_of, names_of, texts_of
 from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .bindings import SETTINGS, Bindings, functions_of_layers
-from .value_readers import Reader, Scope, of_attribute, of_cell, of_fixed, of_name, of_result
+from .value_readers import (
+    SETTINGS,
+    Bindings,
+    Reader,
+    Scope,
+    functions_of_layers,
+    of_attribute,
+    of_cell,
+    of_fixed,
+    of_name,
+    of_result,
+)
 
 _PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)

@@ -25,8 +25,18 @@ from ..._torch import (
 )
 from ...nn.model_tensor import ModelTensor, state
 from .looks import looks_on_the_way
-from .operators import Operator, known_operator, operator_of
-from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
+from .plan import (
+    MARK,
+    Operator,
+    OperatorCall,
+    StepRecording,
+    TensorSlot,
+    known_operator,
+    operator_of,
+    slots_in,
+    slots_of,
+    written_slots,
+)
 from .stand_ins import FollowedNumber
 from .unseen import in_a_loop, user_place
 

@@ -21,8 +21,7 @@ from ...ops import as_real
 from ...ops.library import library_folder
 from .guards import leave_in
 from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
-from .operators import known_operator
-from .plan import ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
+from .plan import ReplayPlan, StepRecording, TensorSlot, known_operator, make_plan, slots_in, slots_of, written_slots
 
 
 class NotScriptable(Exception):
@@ -117,6 +116,8 @@ class Scripts:
 
 class SameBits:
     """Comparison of a replay with the step as written: nothing may differ."""
+
+    can_undo = False  # it runs on a host, whose memory does not end in the middle of a step
 
     def same_draws(self) -> None:
         """Do nothing: a script draws no random numbers of torch's generator."""

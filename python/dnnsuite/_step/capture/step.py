@@ -19,8 +19,7 @@ from ..._state import PLAIN
 from ..._torch import no_capture
 from ...nn.array_module import ArrayModule
 from . import guards
-from .audit import Audit
-from .comparison import reads_of
+from .comparison import Audit, reads_of
 from .cuda import CudaGraphs
 from .exchange import Attempt, Exchange, Way
 from .library import Recordings

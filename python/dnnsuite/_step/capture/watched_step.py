@@ -16,12 +16,11 @@ from typing import Any
 import torch
 
 from ..capture import guards
-from .arithmetic import Trace, same
+from .arithmetic import HiddenReads, Trace, same
 from .comparison import CannotBeKept, KeptPython, State, difference
 from .cuda import CudaGraphs, CudaRepeat
 from .exchange import Way
 from .guards import newly_left, put_back, tensors_left
-from .hidden_reads import HiddenReads
 from .looks import Replay, ValueChanged
 from .numbers import ChangingNumbers, FollowedStep, NotFollowed, updates_of
 from .plan import StepRecording
