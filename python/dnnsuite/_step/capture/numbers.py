@@ -23,7 +23,7 @@ from ..._state import Put, alike, mark
 from ..batches import with_parts
 from .arithmetic import Arithmetic, Trace, is_special
 from .plan import OperatorCall, StepRecording, TensorSlot
-from .python_state import Path, put_python_value, python_value_at
+from .python_state import Path, all_modules, put_values, value_at
 from .reach import Reach
 from .stand_ins import FollowedNumber, is_number
 from .value_readers import Reader, Scope
@@ -58,7 +58,7 @@ class ChangingNumbers:
     """
 
     def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
-        self.readers, self.spaces, self.array = reach.readers, reach.spaces, array
+        self.readers, self.spaces, self._modules = reach.readers, reach.spaces, all_modules(array)
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
         self._read: Sequence[Any] = ()
@@ -68,10 +68,11 @@ class ChangingNumbers:
         """Take note of numbers that differ between two lists of what the readers read."""
         for number, (a, b) in enumerate(zip(before, now, strict=True)):
             changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
-            if not all(self._knows(SeenNumber(number, path)) for path in changed):
-                for path, value, _ in self.readers[number].places():
-                    if path in changed and is_number(value):
-                        self._add(SeenNumber(number, path))
+            if {SeenNumber(number, path) for path in changed} <= self._given_up.union(self.places):
+                continue
+            for path, value, _ in self.readers[number].places():
+                if path in changed and is_number(value):
+                    self._add(SeenNumber(number, path))
 
     def hold(self, before: HeldState, now: HeldState) -> None:
         """Take note of numbers that differ between two Python states."""
@@ -80,23 +81,15 @@ class ChangingNumbers:
                 self._add(HeldNumber(*key))
 
     def _add(self, place: Place) -> None:
-        if not self._knows(place):
+        if place not in self.places and place not in self._given_up:
             self.places.append(place)
-
-    def _knows(self, place: Place) -> bool:
-        return place in self.places or place in self._given_up
 
     def go_on_with(self, places: Sequence[Place]) -> None:
         """Follow numbers that have changed before an edit, where they still are: models may have got their own."""
-        self.places += [place for place in places if self._is_there(place)]
+        self.places += [place for place in places if self._is_of_batch(place) or is_number(self.held(place))]
 
-    def _is_there(self, place: Place) -> bool:
-        if isinstance(place, SeenNumber) and isinstance(self.readers[place.reader], BatchNumbers):
-            return True
-        try:
-            return is_number(self.held(place))
-        except (KeyError, IndexError, TypeError, StopIteration):
-            return False
+    def _is_of_batch(self, place: Place) -> bool:
+        return isinstance(place, SeenNumber) and isinstance(self.readers[place.reader], BatchNumbers)
 
     def give_up(self, why: str) -> None:
         """Treat the current numbers as constants of a recording."""
@@ -113,17 +106,17 @@ class ChangingNumbers:
         return list(map(self._value, self.places))
 
     def _value(self, place: Place) -> Any:
+        if isinstance(place, HeldNumber):
+            return self.held(place)
         try:
-            if isinstance(place, SeenNumber):
-                return _at(self._read[place.reader], place.path)
-            return python_value_at(self.array, place.path, place.key)
+            return _at(self._read[place.reader], place.path)
         except (KeyError, IndexError, TypeError):
             return None
 
     def put(self, place: Place, value: Any) -> None:
         """Put a value at a place."""
         if isinstance(place, HeldNumber):
-            put_python_value(self.array, place.path, place.key, value)
+            put_values(self._modules, place.path, {place.key: value})
             return
         for path, _, put in self.readers[place.reader].places():
             if path == place.path:
@@ -131,18 +124,15 @@ class ChangingNumbers:
                 return
 
     def held(self, place: Place) -> Any:
-        """Return the object that is at a place now."""
+        """Return the object that is at a place now; None if there is none."""
         if isinstance(place, HeldNumber):
-            return python_value_at(self.array, place.path, place.key)
-        return next(value for path, value, _ in self.readers[place.reader].places() if path == place.path)
+            return value_at(self._modules, place.path, place.key)
+        return next((value for path, value, _ in self.readers[place.reader].places() if path == place.path), None)
 
     @property
     def seen(self) -> bool:
         """True if code reads some of them from outside of the modules and the batch, where the user may change them."""
-        return any(
-            isinstance(place, SeenNumber) and not isinstance(self.readers[place.reader], BatchNumbers)
-            for place in self.places
-        )
+        return any(isinstance(place, SeenNumber) and not self._is_of_batch(place) for place in self.places)
 
     @property
     def deep(self) -> bool:
