@@ -78,11 +78,8 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
-        self._modules: dict[int, types.ModuleType] = {}  # of the user's that were looked into
-        self._looked_into: set[int] = set()  # modules that are being looked into
-        # Modules are looked into again for each function that names them, mostly for names that were looked up before.
-        self._complete: set[int] = set()  # modules that were looked into, with all that they hold, for these names
-        self._complete_for = (0, 0, False)
+        self._modules: dict[int, types.ModuleType] = {}  # that the code names, one by one or through others
+        self._installed: dict[type, bool] = {}  # by class, whether no method is a user's
         self._asked: dict[int, set[str]] = {}  # names by holder of settings
         self._noted: set[tuple[int, str]] = set()  # names in modules of packages
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
@@ -114,19 +111,19 @@ class Reach:
         self._settle()
 
     def _settle(self) -> None:
-        """Follow what the readers meet, which may be read by further names, until they meet nothing new."""
+        """Follow what the readers meet, which may be read by further names, and look into the modules that the code
+        names, for all names, until they meet nothing new."""
         known = -1
-        while known != (known := len(self._seen) + len(self._strings) + len(self.names) + len(self.readers)):
+        while known != (
+            known := sum(map(len, (self._seen, self._strings, self.names, self.readers, self._modules, self._noted)))
+        ):
             names = None if self._any_name else frozenset(self.names | self._strings)
             if names != self._scope.names:
                 self._scope.names = names
             if not _ENVIRONMENT.isdisjoint(self.names):
                 self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
-            named = self._names_known()
-            self._looked_into.add(0)  # each once
             for module in list(self._modules.values()):
-                self._inside(module)
-            self._looked_through(named)
+                self._look_into(module)
             for reader in self.readers[:]:
                 if type(reader.held()) not in _PLAIN_TYPES:  # which hold no code
                     self._follow_all(reader.walk().code)
@@ -168,7 +165,7 @@ class Reach:
 
     def methods_of(self, kind: Any) -> None:
         """Follow the methods of a class of the user's, and read its values."""
-        users = [base for base in kind.__mro__ if not _installed_class(base)]
+        users = [base for base in kind.__mro__ if not self._installed_class(base)]
         if issubclass(kind, torch.nn.Module):
             self.bindings.add_forward(kind)
             layers = [kind]
@@ -241,53 +238,36 @@ class Reach:
         if isinstance(value, (types.FunctionType, type, types.ModuleType)):
             self._follow(value)
             self._inside(value)
-        if _holds_values(value):
+        if self._holds_values(value):
             self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
     def _inside(self, value: Any) -> None:
+        """Look into a module, if it is one, for the names in the code: those now and those that come later."""
+        if isinstance(value, types.ModuleType):
+            self._modules.setdefault(id(value), value)
+
+    def _look_into(self, module: types.ModuleType) -> None:
         """Follow the functions that code names in a module of the user's; note those in one of a package."""
-        if not isinstance(value, types.ModuleType) or id(value) in self._looked_into:
-            return
-        if self._complete_for != (known := self._names_known()):
-            self._complete_for = known
-            self._complete.clear()
-        if id(value) in self._complete:
-            return
-        outermost = not self._looked_into
-        self._looked_into.add(id(value))  # modules hold each other
-        users, names = _users_module(value), self.names
+        users, names = _users_module(module), self.names
         if users:
-            self._modules[id(value)] = value
             names = names | self._strings
         if users and self._any_name:
-            names |= {name for name, held in vars(value).items() if name[:2] != "__" and not isinstance(held, _CODE)}
-        if value.__name__.startswith(torch.backends.__name__):
-            self._settings(value, value.__name__)
-        for name in sorted(names & vars(value).keys()):
-            part = vars(value)[name]
+            names |= {name for name, held in vars(module).items() if name[:2] != "__" and not isinstance(held, _CODE)}
+        if module.__name__.startswith(torch.backends.__name__):
+            self._settings(module, module.__name__)
+        for name in sorted(names & vars(module).keys()):
+            part = vars(module)[name]
             if isinstance(part, types.ModuleType):
-                self.bindings.add(value, vars(value), name)
+                self.bindings.add(module, vars(module), name)
                 self._inside(part)
             elif not users:
-                self._of_package(value, name)
+                self._of_package(module, name)
             elif isinstance(part, (types.FunctionType, type)):
-                self.bindings.add(value, vars(value), name)
+                self.bindings.add(module, vars(module), name)
                 self._follow(part)
             else:
-                where = f"{value.__name__}.{name}"
-                self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
-        if outermost:
-            self._looked_through(known)
-
-    def _names_known(self) -> tuple[int, int, bool]:
-        """Tell whether there are new names: they only become more."""
-        return len(self.names), len(self._strings), self._any_name
-
-    def _looked_through(self, known: tuple[int, int, bool]) -> None:
-        """End a look into modules that began with the names `known`: it need not be repeated for these."""
-        if known == self._complete_for == self._names_known():
-            self._complete |= self._looked_into
-        self._looked_into.clear()
+                where = f"{module.__name__}.{name}"
+                self._add(of_name(self._scope, vars(module), where, name), id(vars(module)), name)
 
     def _of_package(self, module: types.ModuleType, name: str) -> None:
         """Note what code finds under a name in a module of an installed package, which a user may replace: a function
@@ -325,6 +305,23 @@ class Reach:
             if type(value) is not type:  # a metaclass has code, too
                 self.methods_of(type(value))
 
+    def _holds_values(self, value: Any) -> bool:
+        """Return True for a global that code may read a value of: a function has attributes, too."""
+        if isinstance(value, types.FunctionType):  # a decorator of a package may have wrapped it
+            file = getattr(sys.modules.get(value.__module__), "__file__", None)
+            return bool(vars(value)) and not (_installed(value) and file is not None and is_installed(file))
+        if isinstance(value, type):
+            return not self._installed_class(value)
+        return not isinstance(value, (types.BuiltinFunctionType, types.ModuleType))
+
+    def _installed_class(self, kind: type) -> bool:
+        """Return True if no method of a class is a user's; one without methods is a user's."""
+        if kind not in self._installed:
+            functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
+            files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
+            self._installed[kind] = kind is object or (bool(files) and all(map(is_installed, files)))
+        return self._installed[kind]
+
 
 def _told_apart(value: Any) -> Any:
     """Return what is equal for a global that leads to the same code; values that are read say for themselves."""
@@ -333,14 +330,6 @@ def _told_apart(value: Any) -> Any:
     if isinstance(value, (*_FUNCTIONS, types.ModuleType)):
         return value if not isinstance(value, types.ModuleType) else value.__name__
     return weakref.ref(value) if isinstance(value, type) else type(value)
-
-
-def _holds_values(value: Any) -> bool:
-    """Return True for a global that code may read a value of: a function has attributes, too."""
-    if isinstance(value, types.FunctionType):  # a decorator of a package may have wrapped it
-        file = getattr(sys.modules.get(value.__module__), "__file__", None)
-        return bool(vars(value)) and not (_installed(value) and file is not None and is_installed(file))
-    return not isinstance(value, types.BuiltinFunctionType) and not _is_installed(value)
 
 
 def _installed(function: types.FunctionType) -> bool:
@@ -356,32 +345,6 @@ def is_installed(file: str) -> bool:
     return file.startswith(_INSTALLED) or "site-packages" in parts or "dist-packages" in parts
 
 
-_classes: weakref.WeakKeyDictionary[type, tuple[dict[str, Any], bool]] = weakref.WeakKeyDictionary()
-
-
-def _installed_class(kind: type) -> bool:
-    """Return True if no method of a class is a user's; one without methods is a user's."""
-    known = _classes.get(kind)
-    if known is not None and _unchanged(vars(kind), known[0]):
-        return known[1]
-    found = _looked_at(kind)
-    _classes[kind] = dict(vars(kind)), found
-    return found
-
-
-def _unchanged(now: Any, known: dict[str, Any]) -> bool:
-    try:
-        return bool(now == known)  # at the speed of C where all are the same objects
-    except Exception:  # tensors and arrays have no one answer
-        return False
-
-
-def _looked_at(kind: type) -> bool:
-    functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
-    files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
-    return kind is object or (bool(files) and all(map(is_installed, files)))
-
-
 def _users_module(value: types.ModuleType) -> bool:
     package = value.__name__.partition(".")[0]
     # What code makes says no file, or none that is one: configurations, `torch.ops.aten`. Its package says whose it is.
@@ -389,13 +352,6 @@ def _users_module(value: types.ModuleType) -> bool:
         if isinstance(file, str) and is_installed(file):
             return False
     return getattr(value, "__file__", None) is not None or package not in sys.stdlib_module_names
-
-
-def _is_installed(value: Any) -> bool:
-    """Return True for a class or a module of an installed package."""
-    if isinstance(value, type):
-        return _installed_class(value)
-    return isinstance(value, types.ModuleType)
 
 
 def _look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
