@@ -34,7 +34,7 @@ from ..._torch import tree_map
 from ...nn.model_tensor import ModelTensor
 from .plan import StepRecording
 from .record import READS_A_VALUE, StepRecorder
-from .stand_ins import KINDS, FollowedNumber, is_number, plain
+from .stand_ins import KINDS, FollowedNumber, is_number, plain, read
 from .unseen import called_by_user, user_place
 
 _FREE = object()  # a line whose value may be another one in the next step
@@ -195,19 +195,18 @@ class Trace:
     def _line(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], value: Any, expected: Any = _FREE
     ) -> None:
-        refs = tuple(self._ref(a) if type(a) is FollowedNumber else a for a in arguments)
+        # A number kept from another run counts as plain.
+        refs = tuple(
+            Ref(one.index) if type(one) is FollowedNumber and one.trace is self else plain(one) for one in arguments
+        )
         self.arithmetic.lines.append(Line(function, refs, type(value), expected))
         self._count += 1
-
-    def _ref(self, number: FollowedNumber) -> Any:
-        """Make a reference to a number; one kept from another run counts as plain."""
-        return Ref(number.index) if number.trace is self else number.value
 
     # -- floats that were read -------------------------------------------------------------------------------------
 
     def _on_tensors(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
         """Carry out an operation as Python does, and repeat it on the tensors of floats that were read."""
-        known = tuple(one if _is_read(one) and one.trace is self else _plainly(one) for one in arguments)
+        known = tuple(one if _is_read(one) and one.trace is self else read(one) for one in arguments)
         value = function(*map(plain, known))
         if not self.open:
             return value
@@ -260,10 +259,6 @@ class Trace:
 
 def _is_read(value: Any) -> bool:
     return type(value) is FollowedNumber and type(value.index) is Source
-
-
-def _plainly(value: Any) -> Any:
-    return value.trace.read(value) if type(value) is FollowedNumber else value
 
 
 def _is_exact(value: Any) -> bool:
@@ -346,14 +341,14 @@ class HiddenReads(TorchFunctionMode):
 
     def _handed_to(self, name: str, value: Any) -> Any:
         """Return a number in the place of a stand-in among the arguments of a function."""
-        return self._handed_over(value) if name in _SAME_FOR_ALL else _plainly(value)
+        return self._handed_over(value) if name in _SAME_FOR_ALL else read(value)
 
     def _handed_over(self, value: Any) -> Any:
         """Return a number in the place of a stand-in that tells the recorder of it."""
         if type(value) is not FollowedNumber:
             return value
         if value.trace is not self._trace or type(value.index) is Source or is_special(value.value):
-            return _plainly(value)
+            return read(value)
         handed, whole = self._recorder.handed, isinstance(value.value, int)
         while True:
             near = 1 + self._random.random() * 1e-3

@@ -171,7 +171,6 @@ class Attempt:
 
     stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "ways"
     facts: Facts = ()  # empty where no other shard has an interest
-    warm: bool = False  # a step was made: state that is made late is there
     recording: StepRecording | None = None  # of a step as written, where numbers change
     values: Any = None  # Python values of the modules after that
     ways: Any = None  # in which the modules' code ran in it

@@ -14,14 +14,9 @@ from typing import Any
 import torch
 
 # Results that depend on the shape of the arguments alone, or on no tensor.
-_FILLED = {"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"} | {
-    "ones",
-    "zeros",
-    "full",
-    "arange",
-    "scalar_tensor",
-    "eye",
-    "linspace",
+_FILLED = {
+    *("ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"),
+    *("ones", "zeros", "full", "arange", "scalar_tensor", "eye", "linspace"),
 }
 #: Operators that write into arguments of which their schemas do not say so: the names of those.
 _WRITES_UNSAID = {f"aten::{name}_batch_norm": ("running_mean", "running_var") for name in ("native", "cudnn", "miopen")}
@@ -176,7 +171,7 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
         taken = slots_of(call.arguments)
         if call.writes:
             left.append(call)
-        elif call.views and taken <= static.keys() and not _has_lists(call):
+        elif call.views and taken <= static.keys() and all(isinstance(one, int) for one in call.outputs):
             for slot, result in zip(call.outputs, _run(call, static), strict=True):
                 static[slot] = result
             views.append(call)
@@ -188,7 +183,7 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
         else:
             left.append(call)
     results = {recording.losses, *recording.left.values()}
-    calls = _needed(left, results)
+    calls, _ = _leading_to(left, results, always=True)
     used = results.union(*(slots_of(call.arguments) for call in calls))
     views, roots = _leading_to(views, used)
     made = slots_in([call.outputs for call in views])
@@ -200,18 +195,15 @@ def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> Repla
     )
 
 
-def _leading_to(views: list[OperatorCall], used: set[int]) -> tuple[list[OperatorCall], set[int]]:
-    """Choose the calls that the slots `used` depend on; return them and all slots that they need."""
+def _leading_to(calls: list[OperatorCall], used: set[int], always: bool = False) -> tuple[list[OperatorCall], set[int]]:
+    """Choose the calls that the slots `used` depend on, and with `always` those that write; return them and all slots
+    that they need."""
     kept = []
-    for call in reversed(views):
-        if used & slots_in(call.outputs):
+    for call in reversed(calls):
+        if used & slots_in(call.outputs) or (always and call.writes):
             used = used | slots_of(call.arguments)
             kept.append(call)
     return kept[::-1], used
-
-
-def _has_lists(call: OperatorCall) -> bool:
-    return any(not isinstance(output, int) for output in call.outputs)
 
 
 def _stays(call: OperatorCall, recording: StepRecording, constant: set[int]) -> bool:
@@ -243,17 +235,6 @@ def _filled_in(value: Any, values: dict[int, torch.Tensor]) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_filled_in(one, values) for one in value)
     return value
-
-
-def _needed(calls: list[OperatorCall], results: set[int]) -> list[OperatorCall]:
-    """Drop calls that neither write nor feed the results or a tensor that is written."""
-    needed = set(results)
-    kept = []
-    for call in reversed(calls):
-        if call.writes or needed & slots_in(call.outputs):
-            needed |= slots_of(call.arguments)
-            kept.append(call)
-    return kept[::-1]
 
 
 MARK = "Python has read another value"  # in the message of an assertion that fails
@@ -318,11 +299,8 @@ class StepRecording:
 
     def written_by(self, call: OperatorCall) -> set[int]:
         """Collect the storages that an operator writes into."""
-        return (
-            {self.storage[slot] for slot in written_slots(known_operator(call.op), call.arguments)}
-            if call.writes
-            else set()
-        )
+        written = written_slots(known_operator(call.op), call.arguments) if call.writes else set()
+        return {self.storage[slot] for slot in written}
 
     def writer_of(self, slots: Iterable[int]) -> str:
         """Name the line of user's code that first writes into one of these tensors; empty if it is none."""
