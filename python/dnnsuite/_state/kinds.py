@@ -214,7 +214,7 @@ def _content(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value), walk.watch_by(lambda: hash(read(value)))
 
 
-def _of_legacy(value: np.random.RandomState) -> Any:
+def _of_legacy(value: Any) -> Any:
     kind, words, *rest = value.get_state()
     return kind, words.tobytes(), *rest
 

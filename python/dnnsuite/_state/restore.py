@@ -39,7 +39,7 @@ class Kept:
     def __init__(
         self,
         read: Callable[[], Any],
-        write: Callable[[Any], None],
+        write: Callable[[Any], object],
         parts: Callable[[Any], Iterable[Any]] = iter,
         place: Any = None,
     ) -> None:
@@ -171,7 +171,7 @@ def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda 
     return Kept(read, write, lambda content: content[1::2], held)
 
 
-def keep_reference(read: Callable[[], Any], write: Callable[[Any], None]) -> Kept:
+def keep_reference(read: Callable[[], Any], write: Callable[[Any], object]) -> Kept:
     """Keep which object `read` returns, which counts by its identity."""
     return Kept(lambda: [read()], lambda content: write(content[0]))
 

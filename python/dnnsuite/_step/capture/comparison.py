@@ -245,7 +245,8 @@ class Audit:
         self._names = {id(tensor): name for name, tensor in named.items()}
         tensors = [*(t for one in replays for t in one.written()), *named.values()]
         self._state = State(tensors, watch.replays.home_of_copies(tensors, audits=True))
-        self._repeat, self._ways = watch.replays.repeat(self._state), ways(watch.array)
+        self._repeat: Any = watch.replays.repeat(self._state)
+        self._ways = ways(watch.array)
         self._before = self._numbers.now()
         self._left = tensors_left(watch.array)
         self._python: KeptPython | None = None

@@ -313,7 +313,8 @@ class PythonState:
         kept = {(holder.path, id(holder.held)): holder for holder in known}
         found = [Holder(path, held) for path, held in _held_in(self._modules)]
         self._holders = [kept.get((one.path, id(one.held)), one) for one in found]
-        changing = {number for number, module in enumerate(self._modules) if _has_users_code(type(module))}
+        kinds: list[Any] = list(map(type, self._modules))
+        changing = {number for number, kind in enumerate(kinds) if _has_users_code(kind)}
         first = self._copies[0] if self._copies else []
         self._changing = [Holder(path, held) for path, held in _held_in(first) if path[0] in changing]
         leaves: list[tuple[Any, list[Any]]] = []  # each with its counterparts in the copies
