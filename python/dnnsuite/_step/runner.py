@@ -220,7 +220,7 @@ class StepRunner(NotCopied):
         self._updates = Updates(optimizers)
         self._layout: Any = None  # of the last batch, which was checked
         self._of_tensors = False  # that batch holds nothing else
-        self._python = CarriedPython(array, deal.shards, deal.captures)
+        self._python = CarriedPython(array, deal.shards, bool(deal.captured))
         for one in optimizers:
             mark_stepped(one)
         self._dispatch.renew()
@@ -300,13 +300,11 @@ class StepRunner(NotCopied):
         flat = guards.flatten(batch)
         if known and self._steady and flat[1] == self._layout is not None and self._audits.passes():
             return self._replayed(batch, flat)
-        with interrupted_at_the_end(), self._collector(), analysed_once():
+        # The garbage collector waits for the end of a step that may look through the model; not in steps that stay
+        # eager, which run the user's Python each time.
+        collector = contextlib.nullcontext() if self._way.startswith("eager") else put_off()
+        with interrupted_at_the_end(), collector, analysed_once():
             return self._stepped(batch, flat, known)
-
-    def _collector(self) -> contextlib.AbstractContextManager[None]:
-        """The garbage collector waits for the end of a step that may look through the model; not in steps that stay
-        eager, which run the user's Python each time."""
-        return contextlib.nullcontext() if self._way.startswith("eager") else put_off()
 
     def _stepped(self, batch: tuple[Any, ...], flat: Any, known: bool) -> SubmittedStep:
         """Take a step that is not replayed as the last one; `known` if all guards hold."""
@@ -318,7 +316,8 @@ class StepRunner(NotCopied):
         after = self._updates.hooks
         if self._in_doubt >= _MOST_IN_DOUBT:
             self._in_doubt = 0
-            self._discard(self._deal.unsettled)
+            reasons = (one.unsettled for one in self._deal.captured)  # for which no replay is found
+            self._discard(next(filter(None, reasons), "no recorded step was like the next"))
         if self._trusted is False and self.mode != "warming up":
             self._trusted = True
             if self.mode.startswith("eager"):
@@ -443,14 +442,16 @@ class StepRunner(NotCopied):
         if not (ragged or self._eager) and self._way.startswith("eager"):
             self._eager = self._way
             anew = anew or itself or asks_for_numbers(self._array)
-        if anew or self._deal.scouted or (self._deal.ahead and not searches):
+        # Once it is known whether the first shard, recorded ahead, can be replayed, the others are like it.
+        scouted = all(one.replayed or one.refusal is not None for one in self._deal.captured) or not searches
+        if anew or (self._deal.ahead and scouted):
             self.synchronize()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
                 take_from_models(self._array)
             rest = self.B if width < self.B and _is_small(self._array) else before if width < before else 0
             rest = rest if anew and searches and self._can_capture else 0
             deal = self._dealt_out(self._array, self._optimizers, width, rest, itself, not self._eager)
-            self._python.deal(deal.shards, deal.captures)
+            self._python.deal(deal.shards, bool(deal.captured))
             self._run(deal, width)
         if self._deal.one_call is not None:
             self._deal.one_call.ragged = ragged
@@ -471,9 +472,9 @@ class StepRunner(NotCopied):
             dispatch.submit(step, False)
             return
         deal.outside.check(dispatch.later and dispatch.threads.under_way)
-        if deal.follows or not deal.replays(step.layout):
+        if any(one.follows for one in deal.captured) or not deal.replays(step.layout):
             deal.run_alone(True)
-            dispatch.run_alone(step, spread=self._large and not deal.captures)
+            dispatch.run_alone(step, spread=self._large and not deal.captured)
             if isinstance(step.error, CallOnce):
                 return
             deal.note_done(step.layout)
@@ -574,7 +575,8 @@ class StepRunner(NotCopied):
             self._set_up_anew(by_models=True, value=str(error))
         else:
             self._set_ups = 0
-            self._deal.python_changed(*changed)
+            for captured in self._deal.captured:
+                captured.python_changed(*changed)
 
     def _try(self, step: SubmittedStep) -> None:
         """Time one step alone, for the choice of a width or of a loop."""
@@ -583,7 +585,7 @@ class StepRunner(NotCopied):
         begin = clock()
         self._submit(step)
         self.synchronize()
-        eager = self._deal.itself and not self._deal.captures
+        eager = self._deal.itself and not self._deal.captured
         self._widths.add(clock() - begin, self.mode == "captured", eager)
 
     @property
@@ -618,7 +620,8 @@ class StepRunner(NotCopied):
         """Number of recordings that the models of the last step can be replayed with, each counted once if several
         shards share it; 0 if steps are eager. It grows when a batch of another layout, a new Python value or another
         path through the code makes a recording."""
-        return 0 if self._way.startswith("eager") else self._deal.recordings
+        programs = (one.programs() for one in self._deal.captured)
+        return 0 if self._way.startswith("eager") else len(set().union(*programs))
 
     @property
     def audits_passed(self) -> int:

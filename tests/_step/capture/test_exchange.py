@@ -23,7 +23,7 @@ class Shard:
         self.array.weight.data.fill_(value)
         self.prepared, self.start, self.length = None, 0, 1
         reach = guards.reach_of(losses, self.array)
-        self.exchange = Exchange(self.array, self, known, reach, ChangingNumbers(reach, self.array))
+        self.exchange = Exchange(self, known, reach, ChangingNumbers(reach, self.array))
 
     def roles(self):
         return {"weight": self.array.weight.data}

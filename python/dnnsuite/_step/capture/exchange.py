@@ -28,23 +28,16 @@ class Exchange:
     """Recordings that one shard takes over from others, and offers to them.
 
     Args:
-        subject: the shard; None if it shares nothing.
+        subject: the shard.
         recordings: those of all shards; None if each keeps its own.
         reach: values and objects that the code can see.
         numbers: those that change between steps.
     """
 
-    def __init__(
-        self,
-        array: torch.nn.Module,
-        subject: Shard | None,
-        recordings: Recordings | None,
-        reach: Reach,
-        numbers: ChangingNumbers,
-    ) -> None:
-        self._array, self._subject, self._recordings, self._numbers = array, subject, recordings, numbers
+    def __init__(self, subject: Shard, recordings: Recordings | None, reach: Reach, numbers: ChangingNumbers) -> None:
+        self._subject, self._recordings, self._numbers = subject, recordings, numbers
         self._readers, self._code = tuple(reach.readers), reach.code
-        self._modules = [type(module) for _, module in guards.modules_of(array)]
+        self._modules = [type(module) for _, module in guards.modules_of(subject.array)]
         self._facts: Facts = ()
         self.leaves = False  # a step leaves tensors in attributes of modules
         if recordings is not None:
@@ -68,11 +61,11 @@ class Exchange:
             first: stage of a step that nobody has recorded.
         """
         recordings, subject = self._recordings, self._subject
-        if recordings is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
+        if recordings is None or self._numbers.deep or guards.hook(subject.array) is not None:
             attempt.stage = first
             return
         if not attempt.facts:
-            self._facts = self._facts or self._facts_of(subject, recordings.era)
+            self._facts = self._facts or self._facts_of(recordings.era)
             seen = repr(self._numbers.rest_seen(values))  # 1 is not 1.0
             attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
         found = recordings.find(attempt.facts) or recordings.adopt(attempt.facts, self._objects())
@@ -86,9 +79,9 @@ class Exchange:
         if pattern is not None:
             subject.prepare(pattern.plans)
 
-    def _facts_of(self, subject: Shard, era: object) -> Facts:
+    def _facts_of(self, era: object) -> Facts:
         """List what the step depends on beside values; code first, for other layouts have the same."""
-        code, *layouts = subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
+        code, *layouts = self._subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
         return (era if self._code is None else self._code, code), *layouts
 
     def _objects(self) -> list[Any]:
@@ -105,7 +98,6 @@ class Exchange:
     def _take_over(self, found: Sequence[Proven], attempt: Attempt) -> bool:
         """Replay recordings of the step of `attempt` from now on: its only one, or one for each way that it takes;
         return True if there is a new one."""
-        assert self._subject is not None
         taken = False
         for made in found:
             if attempt.paths.full or attempt.paths.has(made.looks, made.numbers):
@@ -114,7 +106,7 @@ class Exchange:
             if served is None:
                 continue
             taken, (replay, read) = True, served
-            self.leaves = replay.leaves_in(self._array) or self.leaves
+            self.leaves = replay.leaves_in(self._subject.array) or self.leaves
             way = Way(attempt.facts, "replay", replay=replay, read=read, looks=made.looks, step=made.numbers)
             attempt.paths.add(way)
             attempt.stage = "ways"
@@ -136,14 +128,14 @@ class Exchange:
     def _proven(self, way: Way) -> Proven | None:
         """Describe the replay of a way for other shards; None if it cannot serve them."""
         replay, step = way.replay, way.step
-        if self._subject is None or not way.facts or replay is None or (step is not None and replay.guard is not None):
+        if not way.facts or replay is None or (step is not None and replay.guard is not None):
             return None
         return prove(way.facts, self._subject, replay, way.read, way.looks, step)
 
     def _offer(self, way: Way, made: Proven | None) -> None:
-        if self._recordings is not None and self._subject is not None and made is not None:
+        if self._recordings is not None and made is not None:
             # What the first step has set is there for the next.
-            now = self._facts_of(self._subject, self._recordings.era)
+            now = self._facts_of(self._recordings.era)
             self._recordings.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
         self.give_up(way, alone=made is None or not made.settled)
 

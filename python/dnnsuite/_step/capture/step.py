@@ -8,7 +8,7 @@ Recordings are found first by the Python values that the code reads (`_shelf`), 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from .record import WritesElsewhere
 from .script import NotScriptable, Scripts
 from .stand_ins import is_number
 from .unseen import Unseen
-from .watched_step import StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watched_step import StepInputs, StepWatch, refuse_writes_under_reads
 
 if TYPE_CHECKING:
     from ..shard import Shard
@@ -57,22 +57,12 @@ class CapturedStep:
     """
 
     def __init__(
-        self,
-        train: Train,
-        array: torch.nn.Module,
-        function: Callable[..., Any] | tuple[Callable[..., Any], ...],
-        state: Callable[[], Mapping[str, torch.Tensor]],
-        replays: Scripts | CudaGraphs,
-        subject: Shard | None = None,
-        recordings: Recordings | None = None,
-        reach: Reach | None = None,
+        self, subject: Shard, replays: Scripts | CudaGraphs, recordings: Recordings | None, reach: Reach
     ) -> None:
-        """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
-        optimizer state. `subject` and `recordings` are given where other shards may use what this one records, `reach`
-        if it is known."""
-        self._given = BatchNumbers()
-        self._train, self._array, self._replays = on_filled(replays.steps(train, array), self._given), array, replays
-        reach = copy.copy(reach or guards.reach_of(function, array))
+        """`recordings` are those that shards may use of each other, `reach` is what the code can see."""
+        self._given, self._array, self._replays = BatchNumbers(), subject.array, replays
+        self._train = on_filled(replays.steps(subject.train, subject.array), self._given)
+        self._subject, array, reach = subject, subject.array, copy.copy(reach)
         self._readers, shared = tuple(reach.readers), copy.copy(reach)
         reach.readers = [*reach.readers, self._given]
         self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
@@ -81,23 +71,16 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
-        self._exchange = Exchange(array, subject, recordings, shared, self._numbers)
+        self._exchange = Exchange(subject, recordings, shared, self._numbers)
         self._unseen = Unseen(shared)
-        self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
+        self._watch = StepWatch(self._train, array, subject.state, replays, self._numbers, self._unseen)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
-        self._start, self._subject_length = (0, 1) if subject is None else (subject.start, subject.length)
         self.audits = False  # the next step, if it is a replay, is run both ways
         self.audit: Audit | None = None  # of the last step
-        self.around_python: Callable[[], Around | None] = lambda: (
-            None
-        )  # returns what a step that no replay is for runs in
+        self.around_python: Callable[[], Around | None] | None = None  # for what a step that no replay is for runs in
         self.changed_outside = ""  # that step has: the code has changed values outside of it, or drawn numbers
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what was recorded; the next steps are watched again."""
         self._attempts: dict[Any, Attempt] = {}  # by layout of batch
         self._warm: set[Any] = set()  # layouts of batch of which a step was made
         self._shelf: dict[Any, dict[Any, Attempt]] = {}  # by Python state and values
@@ -108,8 +91,7 @@ class CapturedStep:
         self._changes, self._changed_by = 0, ""  # why the last recording did not serve
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
         self._refused: dict[Any, str] = {}  # by layout, why its first recording was; the same again is final
-        self._exchange.forget_facts()
-        self._turned, self._settings = self._turns(), _settings(self._array)
+        self._turned, self._settings = self._turns(), _settings(array)
 
     @property
     def mode(self) -> str:
@@ -206,7 +188,7 @@ class CapturedStep:
             return losses
         if self.refusal is not None:
             return self._eager(batch, hyper)
-        around = self.around_python() or nullcontext
+        around = (self.around_python and self.around_python()) or nullcontext
         with self._replays.recording(), around(self):
             return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
 
@@ -220,7 +202,7 @@ class CapturedStep:
         buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
         named = {**self._watch.state(), **buffers}
         try:
-            return Audit(self._watch, named, self._start, replays)
+            return Audit(self._watch, named, self._subject.start, replays)
         except torch.OutOfMemoryError:
             return None  # the step itself fits, its audit does not
 
@@ -383,7 +365,7 @@ class CapturedStep:
         way = Way(attempt.facts, values=self._watch.python_values(), first=self._layout not in self._warm)
         ways, numbers, numbered = guards.ways(self._array), python_numbers(self._array), bool(self._numbers.places)
         given = self._watch.fixed(given)
-        parts = self._subject_length > 1 and differ_by_numbers(self._array)
+        parts = self._subject.length > 1 and differ_by_numbers(self._array)
         losses, recording = self._watch.record(given, parts)
         self.parted = self.parted or recording.parted
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
