@@ -128,11 +128,6 @@ class _Whole:
         return pickled(self.root) == self.snapshot
 
 
-def _content_of(value: Any) -> _Content | _Whole:
-    found = _Content(value)
-    return _Whole(value) if found.unsaid else found
-
-
 def _place(iterator: Any) -> Any:
     """Describe how far an iterator has come, and those that it takes from; None if it does not say."""
     with warnings.catch_warnings(), suppress(Exception):
@@ -178,7 +173,8 @@ class Watch:
             value = held[name]
             if look is not None and look.root is value and look.same():
                 continue
-            looks[name] = _content_of(value)
+            content = _Content(value)
+            looks[name] = _Whole(value) if content.unsaid else content
             if look is None or looks[name].snapshot != look.snapshot:
                 found.append(name)
         self._looks = looks

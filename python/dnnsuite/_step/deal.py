@@ -37,15 +37,6 @@ def readers_of_autocast(device: str) -> Sequence[Callable[[], Any]]:
     return partial(enabled, device), partial(dtype, device), torch.is_autocast_cache_enabled
 
 
-def _under(autocast: Autocast) -> AbstractContextManager[Any]:
-    """Context manager: set that autocast in a thread that has another.
-
-    On a GPU torch's cache of cast weights is off: a graph would read weights cast in an earlier step.
-    """
-    device, enabled, dtype, cache = autocast
-    return torch.autocast(device, dtype, enabled, cache and device == "cpu")
-
-
 def parts_of(models: int, width: int, rest: int = 0) -> Sequence[tuple[int, int]]:
     """List (start, length) of the shards of `width` models; with `rest` only the first is, and others have `rest`."""
     starts = range(width, models, rest) if rest else range(width, models, width)
@@ -215,7 +206,9 @@ class Deal:
             with flush:
                 if not (autocast or torch.is_autocast_enabled(device) or caches_parametrizations()):
                     return self._run(shard, index, batch, vectors, seen, flat)
-                with _under(self._autocast), own_parametrizations():
+                # On a GPU torch's cache of cast weights is off: a graph would read weights cast in an earlier step.
+                _, _, dtype, cache = self._autocast
+                with torch.autocast(device, dtype, autocast, cache and device == "cpu"), own_parametrizations():
                     return self._run(shard, index, batch, vectors, seen, flat)
         except BaseException:
             flush.__exit__(None, None, None)  # an interrupt may come on the way in or out

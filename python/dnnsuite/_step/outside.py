@@ -161,7 +161,7 @@ class OneCall:
             first = one.alone and one is self._captured[0]
             found = [captured.keep() for captured in (self._captured if first else [one] if not self._kept else ())]
             kept = [each for each in found if each is not None]
-            keeps = len(kept) == len(found) and all(each.keeps_python for each in kept)
+            keeps = len(kept) == len(found) and all(each.python is not None for each in kept)
             if first:
                 if not (keeps or self._trusted):
                     self._error = CallOnce()

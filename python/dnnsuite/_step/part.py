@@ -261,20 +261,17 @@ class ShardPart:
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], torch.Tensor):
             losses, figures = found
         if isinstance(losses, torch.Tensor) and losses.shape == (self.length,):
-            return losses, self._checked_figures(figures)
+            if figures is None or (figures.dim() == 2 and len(figures) == self.length):
+                return losses, None if figures is None else figures.detach()
+            raise InvalidArgument(
+                f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
+                f"they must be [{self.length}, n], n numbers of each model"
+            )
         got = list(losses.shape) if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
         raise InvalidArgument(
             f"the loss function returned {got} for {self.length} models; StepRunner takes one loss per model, "
             f"[{self.length}]: use a loss of dnnsuite.nn.functional, or take the mean of each model's own, as in "
             "losses.flatten(1).mean(1)"
-        )
-
-    def _checked_figures(self, figures: torch.Tensor | None) -> torch.Tensor | None:
-        if figures is None or (figures.dim() == 2 and len(figures) == self.length):
-            return None if figures is None else figures.detach()
-        raise InvalidArgument(
-            f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
-            f"they must be [{self.length}, n], n numbers of each model"
         )
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 """The `StepRunner`: what happens before, in and after a step, in order.
 
 It asks guards whether all is as it was, divides the models into shards again if it is not (`deal.py`), lets an audit
-take the place of a step (`capture/comparison.py`), and hands the step to threads (`dispatch.py`). How a shard takes its
+take the place of a step (`capture/comparison.py`), and hands the step to threads (`choices.py`). How a shard takes its
 step is told in `capture/step.py`.
 """
 
@@ -32,10 +32,8 @@ from .batches import own_copy
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .capture.comparison import Audits
 from .carried_python import CarriedPython
+from .choices import Asked, Dispatch, ShardWidths
 from .deal import Deal, autocast_now, parts_of, readers_of_autocast
-from .denormals import Flushed
-from .dispatch import Dispatch
-from .interrupts import interrupted_at_the_end
 from .outside import CallOnce, arrays_reached, has_part, width_beside_others
 from .part import LossFunction, RemovedParameters, StepPart, Updates
 from .refusals import (
@@ -48,7 +46,7 @@ from .refusals import (
     warn_of_single_samples,
 )
 from .shard import Shard
-from .shard_widths import Asked, ShardWidths
+from .surroundings import Flushed, interrupted_at_the_end
 from .threads import NotCopied, SubmittedStep
 
 __all__ = ["StepRunner"]

@@ -195,12 +195,9 @@ def _bindings(reader: Reader) -> Iterator[Kept]:
         names = reader.walk().names
         yield keep_bindings(held, [
             name for name, value in vars(held).items()
-            if not name.startswith("__") and (names is None or name in names) and not _is_code(value)
+            if not (name.startswith("__") or isinstance(value, (*_NAMESPACES, types.FunctionType)))
+            and (names is None or name in names) and not hasattr(type(value), "__get__")
         ])  # fmt: skip
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, (*_NAMESPACES, types.FunctionType)) or hasattr(type(value), "__get__")
 
 
 def _is_of_steps(value: Any) -> bool:
@@ -249,14 +246,9 @@ class Audit:
         self._ways = ways(watch.array)
         self._before = self._numbers.now()
         self._left = tensors_left(watch.array)
-        self._python: KeptPython | None = None
+        self.python: KeptPython | None = None  # Python values that the code can reach, if they can be put back
         with contextlib.suppress(CannotBeKept):  # the tensors, and numbers of a recording, are put back
-            self._python = KeptPython(watch.array, self._numbers.readers)
-
-    @property
-    def keeps_python(self) -> bool:
-        """True if Python values that the code can reach are put back, too."""
-        return self._python is not None
+            self.python = KeptPython(watch.array, self._numbers.readers)
 
     def compare(self, losses: torch.Tensor, step: Callable[[], torch.Tensor]) -> torch.Tensor:
         """Run the eager `step` from the state before the replay, which has given `losses`; return its losses.
@@ -304,8 +296,8 @@ class Audit:
         """Give tensors and Python values what they had before the step."""
         self._state.put_back()
         put_back(self._watch.array, self._left)
-        if self._python is not None:
-            self._python.put_back()
+        if self.python is not None:
+            self.python.put_back()
             return
         for place, value in zip(self._numbers.places, self._before, strict=True):
             self._numbers.put(place, value)

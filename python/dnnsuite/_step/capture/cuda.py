@@ -21,7 +21,6 @@ from ..batches import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
 from .guards import leave_in, tensors_left
-from .looks import Replay
 from .plan import StepRecording, operator_of
 from .script import NotScriptable
 from .unseen import place_of_error
@@ -289,8 +288,6 @@ class CudaGraph:
     `batch` and `hyper` are the graph's own; nothing else may write into them. Making one runs nothing: kernels launched
     during a capture are only recorded.
     """
-
-    guard: Replay | None = None
 
     def __init__(
         self, device: CudaDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]

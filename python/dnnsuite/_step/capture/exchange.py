@@ -15,7 +15,7 @@ import torch
 
 from ..capture import guards
 from .library import Facts, Proven, Read, Recordings, prove
-from .looks import NO_LOOKS, Looks, Paths, Replay, holds
+from .looks import NO_LOOKS, Looks, Paths, Replay
 from .numbers import ChangingNumbers, FollowedStep
 from .plan import StepRecording
 from .reach import Reach
@@ -41,12 +41,13 @@ class Exchange:
         self._facts: Facts = ()
         self.leaves = False  # a step leaves tensors in attributes of modules
         if recordings is not None:
-            numbers.go_on_with(recordings.numbers_of((self._code, self._modules)))
+            code, places = recordings.numbers
+            numbers.go_on_with(places if code == (self._code, self._modules) else ())
 
     def note_numbers(self) -> None:
         """Remember which numbers change, for shards that are made after an edit."""
         if self._recordings is not None and (self._numbers.places or self._numbers.why is not None):
-            self._recordings.note_numbers((self._code, self._modules), self._numbers.places)
+            self._recordings.numbers = (self._code, self._modules), tuple(self._numbers.places)
 
     def forget_facts(self) -> None:
         """Read the facts of the shard anew: it has changed."""
@@ -127,10 +128,9 @@ class Exchange:
 
     def _proven(self, way: Way) -> Proven | None:
         """Describe the replay of a way for other shards; None if it cannot serve them."""
-        replay, step = way.replay, way.step
-        if not way.facts or replay is None or (step is not None and replay.guard is not None):
+        if not way.facts or way.replay is None:
             return None
-        return prove(way.facts, self._subject, replay, way.read, way.looks, step)
+        return prove(way.facts, self._subject, way.replay, way.read, way.looks, way.step)
 
     def _offer(self, way: Way, made: Proven | None) -> None:
         if self._recordings is not None and made is not None:
@@ -193,8 +193,7 @@ class Way:
 
     def begins(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return True if it is right for all that is known of a step before it."""
-        guard = None if self.replay is None else self.replay.guard
-        return all(read.holds(inputs) for read in self.read) and (guard is None or holds(guard, inputs))
+        return all(read.holds(inputs) for read in self.read)
 
     def fed(self) -> list[Any]:
         """List the numbers that the replay takes beside the tensors."""

@@ -19,7 +19,7 @@ import torch
 
 from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
 from .numbers import FollowedStep
-from .plan import ReplayPlan, TensorSlot, known_operator, slots_in, written_slots
+from .plan import ReplayPlan, StepRecording, TensorSlot, known_operator, slots_in, written_slots
 from .script import Script, same_bits
 
 if TYPE_CHECKING:  # it is made of what this folder has
@@ -153,7 +153,6 @@ class Proven:
     step: PlacedScript
     reads: list[Read]
     models: tuple[int, int] | None  # first and last of the shard that made it, until the array is edited
-    guard: PlacedScript | None = None  # tells for which batches the step is right
     changed: Sequence[Place] | None = None  # what a step with assertions inside changes before the last of them
     numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
     looks: Looks = NO_LOOKS  # values that Python has read
@@ -162,14 +161,9 @@ class Proven:
     settled: bool = True  # tensors without a role are known to be those of any shard
 
     @property
-    def scripts(self) -> list[PlacedScript]:
-        """List the step, and its guard if there is one."""
-        return [self.step] if self.guard is None else [self.step, self.guard]
-
-    @property
     def others(self) -> list[torch.Tensor]:
         """List the tensors without a role."""
-        return [tensor for script in self.scripts for tensor in script.others.values()]
+        return list(self.step.others.values())
 
     @property
     def key(self) -> tuple[Facts, Any]:
@@ -180,9 +174,9 @@ class Proven:
         return self.facts, self.looks.values if self.numbers is None else self.numbers.arithmetic
 
     @functools.cached_property
-    def outline(self) -> list[frozenset[Any]]:
-        """Operators of the step, and of its guard, which recordings for different layouts have in common."""
-        return list(map(_outline, self.scripts))
+    def outline(self) -> frozenset[Any]:
+        """Operators of the step, which recordings for different layouts have in common."""
+        return _outline(self.step)
 
     def serve(self, subject: Shard) -> tuple[Replay, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
@@ -191,14 +185,11 @@ class Proven:
         subject.prepare(self.plans)
         subject.take_notes(self.notes)
         roles = subject.roles()
-        used = {place.role for script in self.scripts for place in script.places.values()}
-        if not roles.keys() >= used.union(place.role for place in self.changed or ()):
+        if not roles.keys() >= {place.role for place in (*self.step.places.values(), *(self.changed or ()))}:
             return None  # what the first step makes is not there yet
         replay: Replay = self.step.on(roles)
         if self.changed is not None:
             replay = CheckedReplay(replay, [place.of(roles).detach() for place in self.changed])
-        if self.guard is not None:
-            replay.guard = self.guard.on(roles)
         return replay, [read.among(roles) for read in self.reads]
 
 
@@ -213,14 +204,14 @@ def prove(
     """Describe a replay in terms of roles; None if that cannot be done."""
     search = Places(subject.roles())
     changed = None
-    script, guard = replay, replay.guard
+    script = replay
     if isinstance(replay, CheckedReplay):
         found = [search.find(tensor) for tensor in replay.changed]
         changed = [place for place in found if place is not None]
         if len(changed) < len(found):
             return None
         script = replay.replay
-    if not isinstance(script, Script) or not isinstance(guard, (Script, type(None))):
+    if not isinstance(script, Script):
         return None
     made = Proven(
         facts,
@@ -228,9 +219,8 @@ def prove(
         PlacedScript.of(script, search),
         [read.placed(search) for read in reads],
         (subject.start, subject.start + subject.length),
-        None if guard is None else PlacedScript.of(guard, search),
         changed,
-        None if numbers is None else numbers.without_recording(),
+        None if numbers is None else replace(numbers, recording=StepRecording()),  # which would hold tensors
         looks,
         subject.notes(),
         subject.layers_set(),
@@ -272,10 +262,6 @@ _lock = threading.RLock()
 SHARED: list[tuple[list[weakref.ref[Any]], Proven]] = []
 
 
-def _are(seen: Sequence[weakref.ref[Any]], objects: Sequence[Any]) -> bool:
-    return len(seen) == len(objects) and all(ref() is one for ref, one in zip(seen, objects, strict=True))
-
-
 def _is_own(value: Any, era: object) -> bool:
     """Return True for facts of one runner alone: with what cannot be compared, or with functions that hold values."""
     waiting = [value]
@@ -297,15 +283,7 @@ class Recordings:
         self._proven: list[Proven] = []
         self._leaders: list[tuple[Facts, weakref.ref[Any]]] = []
         self._alone: list[Facts] = []  # of which the leader found no recording that serves others
-        self._numbers: tuple[Any, Sequence[Any]] = None, ()
-
-    def numbers_of(self, code: Any) -> Sequence[Any]:
-        """List the places of numbers that were found to change, before an edit, in steps of `code`."""
-        return self._numbers[1] if self._numbers[0] == code else ()
-
-    def note_numbers(self, code: Any, places: Sequence[Any]) -> None:
-        """Remember the places of the numbers that change in steps of `code`."""
-        self._numbers = code, tuple(places)
+        self.numbers: tuple[Any, Sequence[Any]] = None, ()  # places of those that change, in steps of what code
 
     def discard(self) -> None:
         """Forget all recordings, also those for later runners: one of them is stale, or may be."""
@@ -335,8 +313,8 @@ class Recordings:
     def adopt(self, facts: Facts, objects: Sequence[Any]) -> list[Proven]:
         """Find recordings of the same step by another runner, whose code sees the same objects."""
         with _lock:
-            each = SHARED if self._shared else ()
-            found = [made for seen, made in each if made.facts == facts and _are(seen, objects)]
+            each = [one for one in SHARED if self._shared and one[1].facts == facts and len(one[0]) == len(objects)]
+            found = [made for seen, made in each if all(ref() is one for ref, one in zip(seen, objects, strict=True))]
             self._proven = [*self._proven, *found][-_MOST:]
         return found
 
@@ -383,20 +361,17 @@ class Recordings:
         with _lock:
             for known in self._proven:
                 if known.outline == made.outline and _agree(known, made):
-                    another = _of_other_models(known.models, made.models)
-                    made.settled = known.settled = known.settled or another
+                    one, other = known.models, made.models
+                    if one is not None and other is not None:  # two shards that have no model in common tell it
+                        known.settled = known.settled or one[1] <= other[0] or other[1] <= one[0]
+                    made.settled = known.settled
                     return True
         return False
 
 
-def _of_other_models(one: tuple[int, int] | None, other: tuple[int, int] | None) -> bool:
-    """Return True if two shards have no model in common, which what both hold would be of."""
-    return one is not None and other is not None and (one[1] <= other[0] or other[1] <= one[0])
-
-
 def _agree(known: Proven, made: Proven) -> bool:
     """Return True if the tensors without a role are the same in both, or constants of equal value."""
-    written = [slot in script.written for script in made.scripts for slot in script.others]
+    written = [slot in made.step.written for slot in made.step.others]
     each = zip(known.others, made.others, written, strict=False)
     same = (a.data_ptr() == b.data_ptr() or (not changes and same_bits(a, b)) for a, b, changes in each)
     return len(known.others) == len(made.others) and all(same)

@@ -270,10 +270,6 @@ class FollowedStep:
 
         return replace(self.recording, calls=list(map(call, self.recording.calls)))
 
-    def without_recording(self) -> FollowedStep:
-        """Return the arithmetic alone, which holds no tensors."""
-        return replace(self, recording=StepRecording())
-
     def update(self, numbers: ChangingNumbers, values: Sequence[Any]) -> None:
         """Set in the modules the numbers that the step as written would leave."""
         for place, index in self.updates:

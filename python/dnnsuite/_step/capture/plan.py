@@ -7,7 +7,7 @@ out: what it writes, views and draws.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,19 +155,13 @@ class ReplayPlan:
         return [values[slot] for slot in self.static]
 
 
-def make_plan(recording: StepRecording, asserted: Collection[int] = ()) -> ReplayPlan:
+def make_plan(recording: StepRecording) -> ReplayPlan:
     """Plan a replay of `recording`, without views of tensors that keep their address, constants, and operators whose
-    result is not used (below autograd there are many).
-
-    Args:
-        asserted: places of assertions that are checked before the step.
-    """
+    result is not used (below autograd there are many)."""
     static = dict(recording.external)
     constant: set[int] = set()
     left, views = [], []
-    for place, call in enumerate(recording.calls):
-        if place in asserted:
-            continue
+    for call in recording.calls:
         taken = slots_of(call.arguments)
         if call.writes:
             left.append(call)

@@ -23,8 +23,8 @@ from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
 from ..._state import PLAIN, Walk, alike, hides_state, holds_lookalikes, holds_others, slots_of
 from ...nn.array_module import ArrayModule
 from .guards import GuardTable, is_bare_or_named, is_state, modules_of
-from .held_objects import HeldObjects
 from .stand_ins import is_number
+from .value_readers import HeldObjects
 
 _PLAIN = (*PLAIN, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
@@ -361,7 +361,11 @@ class PythonState:
             self._now.update({(path, key): v if is_number(v) else repr(v) for key, v in changes.items()})
             for modules in self._copies:
                 put_values(modules, path, changes)
-        self._look_again(found)
+        if any(not isinstance(value, _PLAIN) for own in found.values() for value in own.values()):
+            self._look()  # containers may be new
+        for holder in (*self._holders, *self._changing):
+            holder.keep()
+        self._forms.keep()
         return [".".join(map(str, (*path[1:], key))) for path, changes in found.items() for key in changes]
 
     def note(self) -> None:
@@ -427,14 +431,6 @@ class PythonState:
                 if not _is_plain(value):
                     raise NotPlain(f"{'.'.join(map(str, (*path[1:], key)))}, a {type(value).__name__},")
         return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
-
-    def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:
-        """Update the copies of contents; containers may be new."""
-        if any(not isinstance(value, _PLAIN) for own in changed.values() for value in own.values()):
-            self._look()
-        for holder in (*self._holders, *self._changing):
-            holder.keep()
-        self._forms.keep()
 
     def state(self) -> dict[tuple[Path, Any], Any]:
         """Describe all changes since the copies were made, by (path, key): numbers as they are, other values as

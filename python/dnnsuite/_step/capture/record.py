@@ -51,6 +51,7 @@ _COPIES = frozenset(("aten._to_copy", "aten.copy_"))
 #: Operators whose gradients torch computes by another formula, with other bits, while a dispatch mode watches, and the
 #: places of the arguments that these gradients are of; found by comparing both on torch's own samples.
 OTHER_GRADIENTS = {"aten.prod": (0,), "aten.masked_fill": (2,)}
+_MASKS = (torch.bool, torch.uint8)
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
@@ -139,7 +140,7 @@ class StepRecorder(TorchDispatchMode):
         recording = self.recording
         if self.parts and len(recording.looks) > self._looked:
             self._looked = len(recording.looks)
-            recording.parted = looks_on_the_way(recording)
+            recording.parted = looks_on_the_way(recording, recording.looks[-1:])
         return recording.parted
 
     def __exit__(self, *error: Any) -> None:
@@ -218,9 +219,15 @@ class StepRecorder(TorchDispatchMode):
             else:
                 given = operator.arguments(args, kwargs)
                 arguments = tuple(map(self._with_slots, given))
-                masked = operator.sized_by_values and _looks_for_true(given)
+                lists = [one for one in given if isinstance(one, (list, tuple))] if operator.sized_by_values else ()
+                # An index by a mask is as long as the mask has true elements.
+                masked = any(isinstance(t, torch.Tensor) and t.dtype in _MASKS for one in lists for t in one)
                 self._check(func, operator, given, arguments, masked)
-                self._check_writes(operator, arguments)
+                if self._may_change is not None and operator.written:
+                    storage = self.recording.storage
+                    outer = {storage[slot] for slot in self.recording.external} - self._may_change
+                    if not outer.isdisjoint(storage[slot] for slot in written_slots(operator, arguments)):
+                        raise WritesElsewhere
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
@@ -273,13 +280,6 @@ class StepRecorder(TorchDispatchMode):
     def _note_read(self, origins: set[int]) -> None:
         where = user_place()
         self.recording.read |= {origin: where for origin in origins if origin not in self.recording.read}
-
-    def _check_writes(self, operator: Operator, arguments: tuple[Any, ...]) -> None:
-        if self._may_change is not None and operator.written:
-            storage = self.recording.storage
-            outer = {storage[slot] for slot in self.recording.external} - self._may_change
-            if not outer.isdisjoint(storage[slot] for slot in written_slots(operator, arguments)):
-                raise WritesElsewhere
 
     def _check_devices(self, operator: Operator, given: Sequence[Any], output: Any) -> None:
         """Refuse a tensor of another device: a graph would keep its current value, or CUDA would refuse it and fail in
@@ -443,9 +443,3 @@ def _takes_gradient(values: Sequence[Any], places: Sequence[int]) -> bool:
     """Return True if a gradient of an argument in one of these places may be asked for."""
     given = [values[place] for place in places]
     return torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
-
-
-def _looks_for_true(given: Sequence[Any]) -> bool:
-    """Return True for a list with a mask in it: an index by a mask is as long as the mask has true elements."""
-    lists = [value for value in given if isinstance(value, (list, tuple))]
-    return any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for v in lists for t in v)

@@ -20,7 +20,7 @@ from ... import _memory as memory
 from ...ops import as_real
 from ...ops.library import library_folder
 from .guards import leave_in
-from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
+from .looks import CheckedReplay, Replay, changed_before_looks
 from .plan import ReplayPlan, StepRecording, TensorSlot, known_operator, make_plan, slots_in, slots_of, written_slots
 
 
@@ -93,14 +93,8 @@ class Scripts:
             raise NotScriptable(f"the step cannot be replayed: {described(error)}") from error
 
     def _replay(self, recording: StepRecording) -> Replay:
-        guard, asserted = guard_of(recording)
-        replay: Replay = Script(make_plan(recording, asserted))
-        changed = changed_before_looks(recording, asserted)
-        if changed is not None:
-            replay = CheckedReplay(replay, changed)
-        if guard is not None:
-            replay.guard = Script(make_plan(guard))
-        return replay
+        script = Script(make_plan(recording))
+        return CheckedReplay(script, changed_before_looks(recording)) if recording.looks else script
 
     def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
         """Return the device for copies of a state's tensors: their own."""
@@ -136,7 +130,6 @@ class SameBits:
 class Script:
     """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
 
-    guard: Replay | None = None
     _leave: Callable[[Any], None] | None = None
 
     def __init__(self, plan: ReplayPlan) -> None:
@@ -166,10 +159,10 @@ class Script:
         return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
     def bound(self, plan: ReplayPlan, begin: Mapping[int, torch.Tensor] | None = None) -> Script:
-        """Make this script for a step that begins with other tensors, by slot, without a guard; `plan` equals its own
-        plan except for `static`."""
+        """Make this script for a step that begins with other tensors, by slot; `plan` equals its own plan except for
+        `static`."""
         other = copy.copy(self)
-        other.plan, other.guard, other._leave = plan, None, None
+        other.plan, other._leave = plan, None
         if begin is None:
             other._static, other._run, other._begin = [], None, {}
         else:

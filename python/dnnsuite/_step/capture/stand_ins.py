@@ -96,7 +96,7 @@ class FollowedNumber(torch.SymFloat):
         return _identity, (self.trace.read(self),)
 
     def __format__(self, spec: str) -> str:
-        return self.trace.read(self, functools.partial(_formatted, spec))
+        return self.trace.read(self, lambda value: format(value, spec))
 
     def __index__(self) -> int:
         return self.trace.read(self, operator.index)
@@ -129,10 +129,6 @@ _OWN = frozenset(("trace", "index", "value", "node"))
 
 def _identity(value: Any) -> Any:
     return value
-
-
-def _formatted(spec: str, value: Any) -> str:
-    return format(value, spec)
 
 
 _TWO_SIDED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor")

@@ -121,7 +121,8 @@ class _Observed:
             code = frame.f_code
             self.codes.add(code)
             if code.co_flags & 0x20 and not is_installed(code.co_filename):
-                if frame.f_lasti < 0 or _begins(code.co_code[frame.f_lasti : frame.f_lasti + 2]):
+                step = code.co_code[frame.f_lasti : frame.f_lasti + 2]
+                if frame.f_lasti < 0 or (step[0] == _RESUME and step[1] & 3 == 0):  # it begins, and does not go on
                     self._begun.add(id(frame))
                 elif id(frame) not in self._begun:
                     self.reads.append(("a generator that goes on from step to step", _described(frame)))
@@ -131,11 +132,6 @@ class _Observed:
                 asked = _place_of(frame)
                 if asked is not None:
                     self.reads.append((what, asked))
-
-
-def _begins(step: bytes) -> bool:
-    """Return True for the instruction at which a generator begins, and not goes on."""
-    return step[0] == _RESUME and step[1] & 3 == 0
 
 
 def _read_by(called: Any) -> str | None:
