@@ -54,10 +54,9 @@ class Holder:
             self.keep()
             return
         for key in (*keys, _WRITTEN):
+            self.known.pop(key, None)
             if key in self.held:
                 self.known[key] = self.held[key]
-            else:
-                self.known.pop(key, None)
 
     def written(self) -> dict[Any, Any]:
         """Collect values that were set from outside, unchanged ones too: a forward of a copy may have left another
