@@ -16,11 +16,10 @@ import numpy as np
 import torch
 
 from .kinds import CONTENTS, is_at_rest, is_opaque, stands_by_identity
-from .walk import PLAIN, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
+from .walk import PLAIN, PLAIN_TYPES, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
 from .watch import pickled
 
 _MANY = 20_000  # objects that are looked into
-_PLAIN_TYPES = frozenset(PLAIN)
 _EMPTY = object()  # in the place of what is not there
 _NO_CONTENT = (
     *(types.BuiltinFunctionType, types.CodeType, type, types.ModuleType, torch.Size, np.generic),
@@ -92,7 +91,7 @@ class Contents:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN) or id(value) in self._seen:
+            if type(value) in PLAIN_TYPES or isinstance(value, PLAIN) or id(value) in self._seen:
                 continue
             if len(self._seen) >= _MANY:
                 if strict:

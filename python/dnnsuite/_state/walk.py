@@ -38,7 +38,8 @@ PLAIN = (
     *(decimal.Decimal, fractions.Fraction, re.Pattern),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
 )
-_PLAIN_TYPES = frozenset((*PLAIN, torch.Size, datetime.datetime))  # looked up faster than `isinstance` decides
+PLAIN_TYPES = frozenset(PLAIN)  # looked up faster than `isinstance` decides
+_PLAIN_TYPES = PLAIN_TYPES | {torch.Size, datetime.datetime}
 _POINTER = 8  # bytes
 _BASES = operator.attrgetter("__mro__")
 _NO_VALUES = (

@@ -22,7 +22,7 @@ from . import guards
 from .comparison import State
 from .guards import leave_in, tensors_left
 from .plan import StepRecording, operator_of
-from .script import NotScriptable
+from .script import NotScriptable, Script
 from .unseen import place_of_error
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
@@ -337,3 +337,6 @@ class CudaGraph:
         if self._left:
             self._leave((place, tensor.clone()) for place, tensor in self._left.items())
         return self._losses.clone()  # the next launch writes into the graph's own
+
+
+Replay = Script | CudaGraph

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture import guards
+from .cuda import Replay
 from .library import Facts, Proven, Read, Recordings, prove
-from .looks import NO_LOOKS, Looks, Paths, Replay
+from .looks import NO_LOOKS, Looks, Paths
 from .numbers import ChangingNumbers, FollowedStep
 from .plan import StepRecording
 from .reach import Reach

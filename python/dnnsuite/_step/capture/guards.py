@@ -18,7 +18,7 @@ import torch
 from ..._C import Guards
 from ..._C import flatten as flattened
 from ..._fuse import attributes_alone, models_apart, numbers_read, tensors_in
-from ..._state import PLAIN, mark
+from ..._state import PLAIN, PLAIN_TYPES, mark
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, physical
@@ -27,7 +27,6 @@ from .reach import Reach
 from .stand_ins import NUMBERS
 
 _PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
-_PLAIN_TYPES = frozenset(PLAIN)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
 
@@ -138,7 +137,7 @@ def modes_of(array: torch.nn.Module) -> Guards:
     attributes = [
         value for _, module in modules_of(array) for name, value in vars(module).items() if is_state(name, value)
     ]
-    kept = [tensor for value in attributes if type(value) not in _PLAIN_TYPES for tensor in tensors_in(value)]
+    kept = [tensor for value in attributes if type(value) not in PLAIN_TYPES for tensor in tensors_in(value)]
     guard_addresses(guards, (*array.buffers(), *map(physical, kept)))
     for held in global_hooks.containers:
         guards.container(held, held.copy())

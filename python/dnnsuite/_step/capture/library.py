@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .looks import NO_LOOKS, CheckedReplay, Looks, Replay, without_number
+from .looks import NO_LOOKS, Looks, without_number
 from .numbers import FollowedStep
 from .plan import ReplayPlan, StepRecording, TensorSlot, known_operator, slots_in, written_slots
 from .script import Script, same_bits
@@ -126,22 +126,28 @@ class PlacedScript:
     places: dict[int, Place]  # by slot
     others: dict[int, torch.Tensor]  # by slot: tensors without a role, such as those that a loss function closes over
     written: frozenset[int]  # slots of those of `others` that the script writes into
+    changed: Sequence[Place] | None  # what a step with assertions inside changes before the last of them
 
     @classmethod
-    def of(cls, script: Script, search: Places) -> PlacedScript:
-        """Describe a script; its own tensors are left out."""
-        plan = script.plan
+    def of(cls, script: Script, search: Places) -> PlacedScript | None:
+        """Describe a script, whose own tensors are left out; None if it changes one without a role on the way."""
+        plan, changed = script.plan, None
+        if script.changed is not None:
+            changed = [place for tensor in script.changed if (place := search.find(tensor)) is not None]
+            if len(changed) < len(script.changed):
+                return None
         found = {slot: search.find(tensor) for slot, tensor in plan.roots.items()}
         places = {slot: place for slot, place in found.items() if place is not None}
         others = {slot: plan.roots[slot] for slot in plan.external if found[slot] is None}
         constants = {slot: tensor for slot, tensor in plan.roots.items() if slot not in plan.external}
         light = replace(plan, static=dict.fromkeys(plan.static, _NOTHING), roots=constants)
-        return cls(script.bound(light), light, places, others, frozenset(_written(plan, others)))
+        return cls(script.bound(light), light, places, others, frozenset(_written(plan, others)), changed)
 
     def on(self, roles: Mapping[str, torch.Tensor]) -> Script:
         """Make the script for another shard."""
         found = {slot: place.of(roles) for slot, place in self.places.items()}
-        return self.script.bound(self.plan, self.others | found)
+        changed = None if self.changed is None else [place.of(roles).detach() for place in self.changed]
+        return self.script.bound(self.plan, self.others | found, changed)
 
 
 @dataclass
@@ -153,7 +159,6 @@ class Proven:
     step: PlacedScript
     reads: list[Read]
     models: tuple[int, int] | None  # first and last of the shard that made it, until the array is edited
-    changed: Sequence[Place] | None = None  # what a step with assertions inside changes before the last of them
     numbers: FollowedStep | None = None  # arithmetic of a step that takes numbers
     looks: Looks = NO_LOOKS  # values that Python has read
     notes: Sequence[Any] = ()  # what the code has told about itself
@@ -178,48 +183,37 @@ class Proven:
         """Operators of the step, which recordings for different layouts have in common."""
         return _outline(self.step)
 
-    def serve(self, subject: Shard) -> tuple[Replay, list[Read]] | None:
+    def serve(self, subject: Shard) -> tuple[Script, list[Read]] | None:
         """Make the replay for another shard, with the reads it depends on; None if it cannot serve that shard."""
         if not self.settled or not all(read.known for read in self.reads) or self.layers != subject.layers_set():
             return None
         subject.prepare(self.plans)
         subject.take_notes(self.notes)
         roles = subject.roles()
-        if not roles.keys() >= {place.role for place in (*self.step.places.values(), *(self.changed or ()))}:
+        if not roles.keys() >= {place.role for place in (*self.step.places.values(), *(self.step.changed or ()))}:
             return None  # what the first step makes is not there yet
-        replay: Replay = self.step.on(roles)
-        if self.changed is not None:
-            replay = CheckedReplay(replay, [place.of(roles).detach() for place in self.changed])
-        return replay, [read.among(roles) for read in self.reads]
+        return self.step.on(roles), [read.among(roles) for read in self.reads]
 
 
 def prove(
     facts: Facts,
     subject: Shard,
-    replay: Replay,
+    replay: Any,
     reads: Sequence[Read],
     looks: Looks = NO_LOOKS,
     numbers: FollowedStep | None = None,
 ) -> Proven | None:
     """Describe a replay in terms of roles; None if that cannot be done."""
     search = Places(subject.roles())
-    changed = None
-    script = replay
-    if isinstance(replay, CheckedReplay):
-        found = [search.find(tensor) for tensor in replay.changed]
-        changed = [place for place in found if place is not None]
-        if len(changed) < len(found):
-            return None
-        script = replay.replay
-    if not isinstance(script, Script):
+    step = PlacedScript.of(replay, search) if isinstance(replay, Script) else None
+    if step is None:
         return None
     made = Proven(
         facts,
         subject.plans(),
-        PlacedScript.of(script, search),
+        step,
         [read.placed(search) for read in reads],
         (subject.start, subject.start + subject.length),
-        changed,
         None if numbers is None else replace(numbers, recording=StepRecording()),  # which would hold tensors
         looks,
         subject.notes(),

@@ -13,31 +13,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from .plan import MARK, StepRecording, slots_in, slots_of
+from .plan import StepRecording, slots_in, slots_of
 
 _MANY = 64  # operators
 _READ = re.compile(r" \(read (\d+)\)")  # at the end of an assertion's message
 _HEAVY = ("mm", "bmm", "addmm", "baddbmm", "convolution", "attention", "dnnsuite", "linear", "einsum")
-
-
-class Replay(Protocol):
-    """Replay of a step on the step's own tensors. `program` is the recording that it shares with the replays of other
-    shards."""
-
-    @property
-    def program(self) -> Any: ...
-
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor: ...
-
-    def written(self) -> Sequence[torch.Tensor]:
-        """List the tensors from before a step that the step writes into."""
-
-    def leaves_in(self, array: torch.nn.Module) -> bool:
-        """Leave what the step leaves in attributes in those of `array` from now on; return True if there is any."""
 
 
 class ValueChanged(RuntimeError):
@@ -119,36 +103,6 @@ class Looks:
 
 
 NO_LOOKS = Looks(on_the_way=False)
-
-
-class CheckedReplay:
-    """Replay with assertions inside; if one fails, its changes are undone.
-
-    Args:
-        changed: the tensors that the replay changes before its last assertion.
-    """
-
-    def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
-        self.replay, self.changed = replay, list(changed)
-        self.program = replay.program
-
-    def written(self) -> Sequence[torch.Tensor]:
-        return self.replay.written()
-
-    def leaves_in(self, array: torch.nn.Module) -> bool:
-        return self.replay.leaves_in(array)
-
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        before = [tensor.clone() for tensor in self.changed]
-        try:
-            return self.replay(inputs)
-        except RuntimeError as error:
-            for tensor, value in zip(self.changed, before, strict=True):
-                tensor.copy_(value)
-            found = str(error).partition(MARK)
-            if found[1]:
-                raise ValueChanged("".join(found[1:])) from None
-            raise
 
 
 MAX_PATHS = 64

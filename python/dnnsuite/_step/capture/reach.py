@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..._code import any_names, functions_in, imports_of, names_of, texts_of
-from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
+from ..._state import PLAIN_TYPES, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
 from .value_readers import (
     SETTINGS,
@@ -35,7 +35,6 @@ from .value_readers import (
     of_result,
 )
 
-_PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
@@ -106,7 +105,7 @@ class Reach:
         attributes are not read."""
         for kind, state in modules:
             self.methods_of(kind)
-            if not all(type(value) in _PLAIN_TYPES for value in state().values()):
+            if not all(type(value) in PLAIN_TYPES for value in state().values()):
                 self._held.append((kind.__name__, state))
         self._settle()
 
@@ -125,7 +124,7 @@ class Reach:
             for module in list(self._modules.values()):
                 self._look_into(module)
             for reader in self.readers[:]:
-                if type(reader.held()) not in _PLAIN_TYPES:  # which hold no code
+                if type(reader.held()) not in PLAIN_TYPES:  # which hold no code
                     self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
                 self._follow_all(self._scope.walk(value).code)
@@ -140,7 +139,7 @@ class Reach:
         seen = set()
         for where, state in self._held:
             for name, value in state().items():
-                if type(value) not in _PLAIN_TYPES and id(value) not in seen:
+                if type(value) not in PLAIN_TYPES and id(value) not in seen:
                     seen.add(id(value))
                     yield where, name, value
 

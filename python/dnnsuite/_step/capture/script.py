@@ -20,8 +20,18 @@ from ... import _memory as memory
 from ...ops import as_real
 from ...ops.library import library_folder
 from .guards import leave_in
-from .looks import CheckedReplay, Replay, changed_before_looks
-from .plan import ReplayPlan, StepRecording, TensorSlot, known_operator, make_plan, slots_in, slots_of, written_slots
+from .looks import ValueChanged, changed_before_looks
+from .plan import (
+    MARK,
+    ReplayPlan,
+    StepRecording,
+    TensorSlot,
+    known_operator,
+    make_plan,
+    slots_in,
+    slots_of,
+    written_slots,
+)
 
 
 class NotScriptable(Exception):
@@ -84,7 +94,7 @@ class Scripts:
 
     def prepare(
         self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> Replay:
+    ) -> Script:
         try:
             return self._replay(recording)
         except NotScriptable:
@@ -92,9 +102,8 @@ class Scripts:
         except Exception as error:  # schemas and graphs are private to torch, and no two versions need to agree on them
             raise NotScriptable(f"the step cannot be replayed: {described(error)}") from error
 
-    def _replay(self, recording: StepRecording) -> Replay:
-        script = Script(make_plan(recording))
-        return CheckedReplay(script, changed_before_looks(recording)) if recording.looks else script
+    def _replay(self, recording: StepRecording) -> Script:
+        return Script(make_plan(recording), changed_before_looks(recording) if recording.looks else None)
 
     def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
         """Return the device for copies of a state's tensors: their own."""
@@ -128,13 +137,18 @@ class SameBits:
 
 
 class Script:
-    """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
+    """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses. Scripts of
+    other shards share its `program`.
+
+    Args:
+        changed: tensors that the step changes before the last assertion in it; one that fails undoes that. None where
+            there is no assertion.
+    """
 
     _leave: Callable[[Any], None] | None = None
 
-    def __init__(self, plan: ReplayPlan) -> None:
-        self.program = program_of(plan)
-        self.plan = plan
+    def __init__(self, plan: ReplayPlan, changed: Sequence[torch.Tensor] | None = None) -> None:
+        self.program, self.plan, self.changed = program_of(plan), plan, changed
         self._keep(list(plan.static.values()), plan.roots)
 
     def _keep(self, static: list[torch.Tensor], begin: Mapping[int, torch.Tensor]) -> None:
@@ -158,11 +172,16 @@ class Script:
             found |= {source[s] for s in written if s in source}
         return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
-    def bound(self, plan: ReplayPlan, begin: Mapping[int, torch.Tensor] | None = None) -> Script:
+    def bound(
+        self,
+        plan: ReplayPlan,
+        begin: Mapping[int, torch.Tensor] | None = None,
+        changed: Sequence[torch.Tensor] | None = None,
+    ) -> Script:
         """Make this script for a step that begins with other tensors, by slot; `plan` equals its own plan except for
         `static`."""
         other = copy.copy(self)
-        other.plan, other._leave = plan, None
+        other.plan, other._leave, other.changed = plan, None, changed
         if begin is None:
             other._static, other._run, other._begin = [], None, {}
         else:
@@ -177,10 +196,23 @@ class Script:
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         if self._begin and list(map(torch.Tensor.data_ptr, self._begin.values())) != self._addresses:
             self._keep(self.plan.on(self._begin), self._begin)
-        losses, *left = self._run(inputs)
+        losses, *left = self._run(inputs) if self.changed is None else self._checked(inputs, self.changed)
         if self._leave is not None:
             self._leave(zip(self.plan.left, left, strict=True))
         return losses
+
+    def _checked(self, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor]) -> Any:
+        """Run the step; if an assertion in it fails, undo what it has changed."""
+        before = [tensor.clone() for tensor in changed]
+        try:
+            return self._run(inputs)
+        except RuntimeError as error:
+            for tensor, value in zip(changed, before, strict=True):
+                tensor.copy_(value)
+            found = str(error).partition(MARK)
+            if found[1]:
+                raise ValueChanged("".join(found[1:])) from None
+            raise
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

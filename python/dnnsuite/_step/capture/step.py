@@ -20,10 +20,10 @@ from ..._torch import no_capture
 from ...nn.array_module import ArrayModule
 from . import guards
 from .comparison import Audit, reads_of
-from .cuda import CudaGraphs
+from .cuda import CudaGraphs, Replay
 from .exchange import Attempt, Exchange, Way
 from .library import Recordings
-from .looks import Looks, Replay
+from .looks import Looks
 from .numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, NotFollowed, on_filled
 from .plan import StepRecording
 from .python_state import python_numbers

@@ -18,11 +18,10 @@ from torch.nn import functional as F
 
 from ..._C import Guards
 from ..._code import content_of, names_of
-from ..._state import PLAIN, Path, Put, Unknown, Walk, Watch, mark
+from ..._state import PLAIN_TYPES, Path, Put, Unknown, Walk, Watch, mark
 from ..._torch import methods_of_tensors
 from ...nn.array_module import ArrayModule
 
-_PLAIN_TYPES = frozenset(PLAIN)
 #: Functions of torch that read a setting which a user may change between two steps.
 SETTINGS = frozenset((
     torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
@@ -75,7 +74,7 @@ class Reader:
 
     def __call__(self) -> Any:
         held = self.held()
-        if type(held) in _PLAIN_TYPES:
+        if type(held) in PLAIN_TYPES:
             self._walk = None
             return held, mark(held)
         walk = self._walked(held)
@@ -85,7 +84,7 @@ class Reader:
         """Guard what it reads, which it has read last."""
         self._guard_place(guards)
         held = self.held()
-        if type(held) not in _PLAIN_TYPES:
+        if type(held) not in PLAIN_TYPES:
             same = self._walked(held).same
             guards.result(same if same() else object)  # another object each time: what never equals its copy is "no"
 

@@ -18,10 +18,10 @@ import torch
 from ..capture import guards
 from .arithmetic import HiddenReads, Trace, same
 from .comparison import CannotBeKept, KeptPython, State, difference
-from .cuda import CudaGraphs, CudaRepeat
+from .cuda import CudaGraphs, CudaRepeat, Replay
 from .exchange import Way
 from .guards import newly_left, put_back, tensors_left
-from .looks import Replay, ValueChanged
+from .looks import ValueChanged
 from .numbers import ChangingNumbers, FollowedStep, NotFollowed, updates_of
 from .plan import StepRecording
 from .python_state import python_values
