@@ -21,7 +21,7 @@ from .._fuse import state_bytes
 from .._fuse import width as array_width
 from .._ways import Trial, key_of
 from ..nn.sharing import is_shared
-from .batches import opened
+from .arguments import opened
 from .capture import guards
 from .threads import ShardThreads, SubmittedStep
 

@@ -22,9 +22,8 @@ from .._torch import containers_of_step_hooks, has_gradient_hook
 from .._under_way import cut_in
 from ..errors import InvalidArgument
 from ..optim import ArrayOptimizer, GradScaler, HyperParameters, guard_values
-from .batches import with_parts
+from .arguments import explain_loss, hooks_after_a_step, with_parts
 from .capture.guards import GuardTable
-from .refusals import explain_loss, hooks_after_a_step
 
 _NOTHING = SimpleNamespace()
 _COUNTERS = ("active", "skipped", "grad_norms")  # of an optimizer's group

@@ -28,7 +28,16 @@ from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .batches import own_copy
+from .arguments import (
+    check_array,
+    check_batch,
+    check_counts,
+    check_optimizer,
+    check_scaler,
+    in_parts,
+    own_copy,
+    warn_of_single_samples,
+)
 from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
 from .capture.comparison import Audits
 from .carried_python import CarriedPython
@@ -36,15 +45,6 @@ from .choices import Asked, Dispatch, ShardWidths
 from .deal import Deal, autocast_now, parts_of, readers_of_autocast
 from .outside import CallOnce, arrays_reached, has_part, width_beside_others
 from .part import LossFunction, RemovedParameters, StepPart, Updates
-from .refusals import (
-    check_array,
-    check_batch,
-    check_counts,
-    check_optimizer,
-    check_scaler,
-    in_parts,
-    warn_of_single_samples,
-)
 from .shard import Shard
 from .surroundings import Flushed, interrupted_at_the_end
 from .threads import NotCopied, SubmittedStep

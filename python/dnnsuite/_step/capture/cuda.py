@@ -17,7 +17,7 @@ import torch
 
 from ..._torch import TorchDispatchMode, capture_stream, end_failed_capture, first_cause, foreach_copy_
 from ...nn.drawn_together import DrawnTogether
-from ..batches import compact, own_copy, static_copy
+from ..arguments import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
 from .guards import leave_in, tensors_left

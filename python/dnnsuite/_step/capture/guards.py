@@ -22,7 +22,7 @@ from ..._state import PLAIN, PLAIN_TYPES, mark
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, physical
-from ..batches import opened
+from ..arguments import opened
 from .reach import Reach
 from .stand_ins import NUMBERS
 

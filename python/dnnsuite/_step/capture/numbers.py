@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ..._state import Put, alike, mark
-from ..batches import with_parts
+from ..arguments import with_parts
 from .arithmetic import Arithmetic, Trace, is_special
 from .plan import OperatorCall, StepRecording, TensorSlot
 from .python_state import Path, all_modules, put_values, value_at

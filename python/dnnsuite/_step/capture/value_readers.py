@@ -227,7 +227,7 @@ class HeldObjects:
     def keep(self) -> None:
         """Remember their current contents."""
         self._versions = [tensor._version for tensor, _ in self._tensors]
-        self._walks = list(map(Walk, self._all))
+        self._walk = Walk(self._all)
         self._watch, self._others = Watch(self._objects, lambda name, value: True), False
 
     def changed(self) -> bool:
@@ -236,7 +236,10 @@ class HeldObjects:
 
     def other_objects(self) -> bool:
         """Return True if one has changed in more than a tensor's values: its copies must be made again."""
-        self._others = self._others or any(map(_other, self._walks)) or bool(self._watch.changed(self._objects))
+        if not (self._others or self._walk.same()):
+            now = Walk(self._all)
+            self._others = (now.snapshot, now.marks) != (self._walk.snapshot, self._walk.marks)
+        self._others = self._others or bool(self._watch.changed(self._objects))
         return self._others
 
     def carry_over(self) -> None:
@@ -246,13 +249,6 @@ class HeldObjects:
             for copy in copies if tensor._version != version else ():
                 copy.detach().copy_(tensor.detach())
         self.keep()
-
-
-def _other(walk: Walk) -> bool:
-    if walk.same():
-        return False
-    now = Walk(walk.root)
-    return (now.snapshot, now.marks) != (walk.snapshot, walk.marks)
 
 
 def _followed(tensor: torch.Tensor, theirs: Sequence[Any]) -> Iterator[tuple[torch.Tensor, list[torch.Tensor]]]:
