@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,17 +43,37 @@ def without_number(value: Any) -> Any:
 
 def looks_on_the_way(recording: StepRecording, places: Sequence[int]) -> bool:
     """Return True if one of the values that Python has read at these places follows from what the step computes."""
+    return None in _leading_to_each(recording, places)
+
+
+def begun_with_looks(recording: StepRecording) -> StepRecording:
+    """Move the first values that Python has read to the begin of a step, as far as they follow from what is there
+    before it: a replay that is for other values ends at once."""
+    first: set[int] = set()
+    for place, leading in zip(recording.looks, _leading_to_each(recording, recording.looks), strict=True):
+        if leading is None or any(recording.calls[one].writes for one in leading):
+            break
+        first |= {*leading, place}
+    order = sorted(range(len(recording.calls)), key=lambda place: place not in first)
+    looks = [order.index(place) for place in recording.looks]
+    return replace(recording, calls=[recording.calls[place] for place in order], looks=looks)
+
+
+def _leading_to_each(recording: StepRecording, places: Sequence[int]) -> list[set[int] | None]:
+    """Find the operators that each value at these places depends on; None where some take long, are in a loop of the
+    user's code, or write into what is there before the step."""
     outer = {recording.storage[slot] for slot in (*recording.external, *recording.inputs)}
     dirty: set[int] = set()
+    found: list[set[int] | None] = []
     for place, call in enumerate(recording.calls):
-        if place in places and (place in recording.in_loops or not _is_known_before(recording, place, outer, dirty)):
-            return True
+        if place in places:
+            found.append(None if place in recording.in_loops else _leading_to(recording, place, outer, dirty))
         dirty |= recording.written_by(call) & outer
-    return False
+    return found
 
 
-def _is_known_before(recording: StepRecording, place: int, outer: set[int], dirty: set[int]) -> bool:
-    """Return True if a value follows from few operators on what is there before the step, which write into none of it.
+def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: set[int]) -> set[int] | None:
+    """Find the operators that a value depends on.
 
     Args:
         outer: storages that were there before the step.
@@ -61,18 +81,19 @@ def _is_known_before(recording: StepRecording, place: int, outer: set[int], dirt
     """
     needed = slots_of(recording.calls[place].arguments)
     storages = {recording.storage[slot] for slot in needed}
-    leading = 0
+    leading = set()
     for earlier in range(place - 1, -1, -1):
         call = recording.calls[earlier]
         written = recording.written_by(call)
         if earlier in recording.looks or not (needed & slots_in(call.outputs) or storages & written):
             continue
         if written & outer or any(word in call.name for word in _HEAVY):
-            return False
+            return None
         needed |= slots_of(call.arguments)
         storages = {recording.storage[slot] for slot in needed}
-        leading += 1
-    return not (needed & recording.numbers.keys() or storages & dirty or leading > _MANY)
+        leading.add(earlier)
+    known = not (needed & recording.numbers.keys() or storages & dirty)
+    return leading if known and len(leading) <= _MANY else None
 
 
 def changed_before_looks(recording: StepRecording) -> list[torch.Tensor]:

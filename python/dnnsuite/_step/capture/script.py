@@ -20,7 +20,7 @@ from ... import _memory as memory
 from ...ops import as_real
 from ...ops.library import library_folder
 from .guards import leave_in
-from .looks import ValueChanged, changed_before_looks
+from .looks import ValueChanged, begun_with_looks, changed_before_looks
 from .plan import (
     MARK,
     ReplayPlan,
@@ -103,7 +103,10 @@ class Scripts:
             raise NotScriptable(f"the step cannot be replayed: {described(error)}") from error
 
     def _replay(self, recording: StepRecording) -> Script:
-        return Script(make_plan(recording), changed_before_looks(recording) if recording.looks else None)
+        if not recording.looks:
+            return Script(make_plan(recording))
+        recording = begun_with_looks(recording)
+        return Script(make_plan(recording), changed_before_looks(recording))
 
     def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
         """Return the device for copies of a state's tensors: their own."""
