@@ -286,7 +286,7 @@ def _function(value: Any) -> Iterable[Kept]:
 
 def _holding(parts: Callable[[], Iterable[Any]]) -> Iterable[Kept]:
     """Keep nothing of a value but what its parts hold."""
-    yield Kept(lambda: None, _nothing, lambda content: parts())  # type: ignore[arg-type]
+    yield Kept(lambda: None, _nothing, lambda content: parts())
 
 
 def _saver(
