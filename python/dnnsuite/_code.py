@@ -65,11 +65,6 @@ def codes_of(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from codes_of(constant)
 
 
-def changed_names(code: types.CodeType) -> frozenset[str]:
-    """Return the last name of every place that the code changes."""
-    return frozenset(change.name for change in changes_of(code))
-
-
 def keeps_state(function: types.FunctionType) -> bool:
     """Return True if a call may leave something in the function that the next one sees: in variables that it closes
     over, or in containers that are defaults."""

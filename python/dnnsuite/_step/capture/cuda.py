@@ -147,9 +147,7 @@ class CudaGraphs:
         computed once per tensor is computed before the capture."""
         return own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
-    def prepare(
-        self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> CudaGraph:
+    def prepare(self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]) -> CudaGraph:
         graph = CudaGraph(self._device, train, recording, batch, hyper)
         self._made.add(graph)
         return graph

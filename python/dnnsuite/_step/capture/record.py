@@ -222,7 +222,7 @@ class StepRecorder(TorchDispatchMode):
                 lists = [one for one in given if isinstance(one, (list, tuple))] if operator.sized_by_values else ()
                 # An index by a mask is as long as the mask has true elements.
                 masked = any(isinstance(t, torch.Tensor) and t.dtype in _MASKS for one in lists for t in one)
-                self._check(func, operator, given, arguments, masked)
+                self._check(operator, given, arguments, masked)
                 if self._may_change is not None and operator.written:
                     storage = self.recording.storage
                     outer = {storage[slot] for slot in self.recording.external} - self._may_change
@@ -235,7 +235,7 @@ class StepRecorder(TorchDispatchMode):
             try:
                 if self._home is not None:
                     self._check_devices(operator, given, output)
-                self._note(func, operator, given, arguments, output)
+                self._note(func, operator, arguments, output)
                 if operator.looks and self.recording.refusal is None:
                     self.recording.values.append((operator.name, output))
                 if operator.scalar:
@@ -250,7 +250,7 @@ class StepRecorder(TorchDispatchMode):
         """End the recording, not the step, if the schema of `func`, which is private to torch, has another form."""
         self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
-    def _check(self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
+    def _check(self, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
         name = operator.name
         if operator.looks:
             origins, asserted = (self._origin(given), operator.scalar and not self._seeded and assert_true is not None)
@@ -317,8 +317,8 @@ class StepRecorder(TorchDispatchMode):
             return
         same = torch.ops.aten.eq.Scalar(tensor, int(value))
         said = f"{MARK}{user_place()} (read {len(self.recording.looks)})"
-        self._add_call(torch.ops.aten.eq.Scalar, [tensor, int(value)], (slot, int(value)), same)
-        self._add_call(assert_true, [same, said], (self.slot(same), said), None)
+        self._add_call(torch.ops.aten.eq.Scalar, (slot, int(value)), same)
+        self._add_call(assert_true, (self.slot(same), said), None)
         self.recording.looks.append(len(self.recording.calls) - 1)
         if in_a_loop():
             self.recording.in_loops.add(self.recording.looks[-1])
@@ -335,10 +335,9 @@ class StepRecorder(TorchDispatchMode):
         """Compute the length of a line as a tensor of one number."""
         equal, total = torch.ops.aten.eq.Tensor, torch.ops.aten.sum.default
         each: torch.Tensor = equal(line, line)  # follows from the line, as its length does; ones would be constant
-        self._add_call(equal, [line, line], (self.slot(line), self.slot(line)), each)
+        self._add_call(equal, (self.slot(line), self.slot(line)), each)
         length: torch.Tensor = total(each)
-        given = known_operator(total).arguments((each,), {})
-        self._add_call(total, given, (self.slot(each), *given[1:]), length)
+        self._add_call(total, (self.slot(each), *known_operator(total).arguments((each,), {})[1:]), length)
         return length, self.slot(length)
 
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
@@ -346,7 +345,7 @@ class StepRecorder(TorchDispatchMode):
         widen = to_copy
         given = known_operator(widen).arguments((tensor,), {"dtype": torch.float64})
         wide: torch.Tensor = widen(tensor, dtype=torch.float64)
-        self._add_call(widen, given, (slot, *given[1:]), wide)
+        self._add_call(widen, (slot, *given[1:]), wide)
         return wide
 
     @contextmanager
@@ -359,13 +358,11 @@ class StepRecorder(TorchDispatchMode):
         finally:
             self._follows_floats = False
 
-    def _add_call(self, op: Any, given: list[Any], arguments: tuple[Any, ...], output: Any) -> None:
+    def _add_call(self, op: Any, arguments: tuple[Any, ...], output: Any) -> None:
         """Note an operator that the step as written does not call."""
-        self._note(op, known_operator(op), given, arguments, output)
+        self._note(op, known_operator(op), arguments, output)
 
-    def _note(
-        self, func: Any, operator: Operator, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
-    ) -> None:
+    def _note(self, func: Any, operator: Operator, arguments: tuple[Any, ...], output: Any) -> None:
         if operator.view is not None:
             func, operator = operator.view, known_operator(operator.view)
         recording = self.recording

@@ -92,9 +92,7 @@ class Scripts:
         memory.expect_other_sizes()
         return batch, hyper
 
-    def prepare(
-        self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> Script:
+    def prepare(self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any]) -> Script:
         try:
             return self._replay(recording)
         except NotScriptable:

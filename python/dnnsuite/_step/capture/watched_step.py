@@ -179,7 +179,7 @@ class StepWatch:
             python.put_back()
 
     def _prepared(self, recording: StepRecording, given: StepInputs) -> Replay:
-        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper)
         self.leaves = replay.leaves_in(self.array) or self.leaves
         return replay
 
