@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a step sees, or changes, outside of its batch and of the array that it is given.
+"""Things outside of its batch and of its array that a step sees, or changes.
 
 Steps of several threads run while their caller does other things: what it writes into a tensor that they read would be
 seen by some of them, and is refused. Another array that a loss function computes with has no shards, so then there are

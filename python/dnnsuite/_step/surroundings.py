@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is set for the time of a step: denormals count as zero, and Ctrl-C is raised at its end.
+"""Settings for the time of a step: denormals count as zero, and Ctrl-C is raised at its end.
 
 A processor takes some hundred cycles for each number below 1.2e-38. They arise in training where a model's softmax
 saturates: a probability of 1e-38 times a weight is one. A few of them double the time of a matrix product.

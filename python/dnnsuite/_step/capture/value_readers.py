@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a step's code can see: readers of values, whose snapshots compare unequal once a value has changed, and the
+"""Readers of values that a step's code can see, whose snapshots compare unequal once a value has changed, and the
 functions that it calls by names, in the user's modules and in installed ones. A user may put another function in the
 place of `torch.relu`; functions that tell a setting of torch are called for what they tell. `HeldObjects` are values in
 an array's Python state that may change in place unseen by their holder: tensors that are not buffers, and all objects
