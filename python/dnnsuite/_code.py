@@ -14,6 +14,7 @@ import contextlib
 import dis
 import functools
 import importlib.util
+import re
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _BRANCHES = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
 _BY_NAME = frozenset(("getattr", "hasattr"))
 _ALL = frozenset(("vars", "__dict__", "attrgetter", "asdict", "astuple", "__getattribute__", "getmembers", "deepcopy"))
+_FORMATS, _FIELDS = frozenset(("format", "format_map", "vformat")), re.compile(r"\{[^{}]*[.\[]")  # "{0.scale}"
 _CALLS = ("PRECALL", "CALL", "CALL_FUNCTION")
 #: Methods that change a list, dict, set, deque, bytearray, or a class like them.
 _MUTATORS = frozenset((
@@ -254,8 +256,10 @@ class AnyNames:
     def __init__(self, code: types.CodeType) -> None:
         self.all, self.pieces = False, set[str]()
         for one in codes_of(code):
-            self.all = self.all or not _ALL.isdisjoint(one.co_names)
             steps = [step for step in dis.get_instructions(one) if step.opname != "CACHE"]
+            formats = not _FORMATS.isdisjoint(one.co_names) and any(_FIELDS.search(text) for text in texts_of(one))
+            by_position = any(step.opname == "MATCH_CLASS" and step.arg for step in steps)  # `case Point(x, y)`
+            self.all = self.all or formats or by_position or not _ALL.isdisjoint(one.co_names)
             for number, step in enumerate(steps):
                 if step.argval in _BY_NAME and step.opname.startswith("LOAD_"):
                     self._named(steps[number + 1 :])

@@ -8,6 +8,7 @@ import collections
 import collections.abc
 import contextvars
 import ctypes
+import decimal
 import enum
 import functools
 import inspect
@@ -17,6 +18,7 @@ import operator
 import pathlib
 import pickle
 import random
+import sys
 import threading
 import types
 import typing
@@ -38,6 +40,7 @@ from .walk import (
     bare_dictionary,
     dictionary_of,
     handler_of,
+    is_plain,
     look_at_object,
     mark,
     slots_in,
@@ -61,7 +64,7 @@ def stands_by_identity(kind: type) -> bool:
 
 def is_opaque(kind: type) -> bool:
     """Return True for a kind whose objects are not looked into, such as locks, loggers and operators of torch's."""
-    return handler_of(kind) in (_by_identity, _logger)
+    return handler_of(kind) in (_by_identity, _lock, _logger, _thread)
 
 
 def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
@@ -72,13 +75,49 @@ def _tensor(walk: Walk, value: Any, at: Path) -> Any:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return walk.identity(value)
     layout = walk.watch_memory(value) if value.layout == torch.strided else ()
-    return walk.identity(value), layout, walk.attributes(value, (*at, 1)) if vars(value) else ()
+    return walk.identity(value), layout, walk.attributes(value, (*at, 2)) if vars(value) else ()
 
 
 def _code(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value)
     code = walk.watch_by(lambda: value.__code__, by_identity=True)
-    return walk.identity(value), walk.identity(code), walk.attributes(value, (*at, 1), all_names=True)
+    attributes = walk.attributes(value, (*at, 2), all_names=True)
+    return walk.identity(value), walk.identity(code), attributes, _descriptions(walk, value, (*at, 3))
+
+
+DESCRIPTIONS = ("__annotations__", "__doc__", "__module__", "__name__", "__qualname__")
+
+
+def _descriptions(walk: Walk, value: Any, at: Path) -> Any:
+    """Look at what a function or class says of itself, where code names it."""
+    named = [name for name in DESCRIPTIONS if name in (walk.names or ())]
+    return tuple(
+        walk.look(walk.watch_by(functools.partial(getattr, value, name, None), by_identity=True), f".{name}", (*at, n))
+        for n, name in enumerate(named)
+    )
+
+
+def _plain_with_attributes(walk: Walk, value: Any, at: Path) -> Any:
+    walk.plain((value,))
+    return value, walk.attributes(value, (*at, 1))
+
+
+def _decimal(walk: Walk, value: decimal.Decimal, at: Path) -> Any:
+    walk.plain((value,))
+    context = walk.watch_by(lambda: repr(decimal.getcontext()))  # which decides how it is computed with
+    return value, walk.attributes(value, (*at, 1)) if dictionary_of(value) else (), context
+
+
+def _enum(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value), walk.attributes(value, (*at, 1))
+
+
+def _lock(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value), walk.watch_by(value.locked)
+
+
+def _thread(walk: Walk, value: threading.Thread, at: Path) -> Any:
+    return walk.identity(value), walk.watch_by(lambda: (value.name, value.is_alive()))
 
 
 def _method(walk: Walk, value: Any, at: Path) -> Any:
@@ -114,7 +153,7 @@ def _times_cleared(cache: Any) -> int:
 
 
 def _all_plain(values: Any) -> bool:
-    return all(issubclass(kind, PLAIN) for kind in set(map(type, values)))
+    return all(map(is_plain, values))
 
 
 def _sequence(walk: Walk, value: Any, at: Path) -> Any:
@@ -134,6 +173,8 @@ def _sequence(walk: Walk, value: Any, at: Path) -> Any:
 
 def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     kind = type(value)
+    if value is sys.modules:
+        return walk.stop(value, "the table of all modules")
     if len(value) > MOST:
         return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
     bare = bare_dictionary(value)
@@ -144,7 +185,12 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
         walk.plain(part for item in found for part in item)
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))
-    return found if kind is dict else (found, walk.attributes(value, (*at, 1)))
+    if kind is dict:
+        return found
+    makes_missing = (
+        walk.watch_by(lambda: value.default_factory, True) if isinstance(value, collections.defaultdict) else None
+    )
+    return found, walk.attributes(value, (*at, 1)), walk.look(makes_missing, ".default_factory", (*at, 2))
 
 
 def _set(walk: Walk, value: Any, at: Path) -> Any:
@@ -261,7 +307,7 @@ def _namespace(walk: Walk, value: Any, at: Path) -> Any:
         for base in value.__mro__:
             if _is_the_users(base):
                 walk.of_class(base, found, (*at, 1), walk.names)
-    return walk.identity(value), tuple(found)
+    return walk.identity(value), tuple(found), _descriptions(walk, value, (*at, 2))
 
 
 def is_at_rest(generator: types.GeneratorType[Any, Any, Any]) -> bool:
@@ -273,7 +319,7 @@ def _generator(walk: Walk, value: types.GeneratorType[Any, Any, Any], at: Path) 
     if not walk.watch_by(lambda: is_at_rest(value)):
         return walk.stop(value, "an iterator (generator)")
     given = {} if value.gi_frame is None else value.gi_frame.f_locals
-    return walk.identity(value), walk.look(dict(given), "", (*at, 1))
+    return walk.identity(value), walk.look(tuple(given.items()), "", (*at, 1))
 
 
 def _file(walk: Walk, value: Any, at: Path) -> Any:
@@ -292,9 +338,14 @@ def _error(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value), walk.look(held, ".args", (*at, 1)), walk.attributes(value, (*at, 2))
 
 
+def _getter(walk: Walk, value: Any, at: Path) -> Any:
+    walk.code.append(value)  # it reads attributes whose names no code has
+    return value.__reduce__()
+
+
 def _read_only(walk: Walk, value: Any, at: Path) -> Any:
     walk.watch(value, dict(value))
-    return "mapping", walk.look(dict(value), "", (*at, 1))
+    return "mapping", walk.look(tuple(value.items()), "", (*at, 1))  # none of it can be replaced here
 
 
 def look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
@@ -310,9 +361,9 @@ _ANNOTATIONS = {
 _CLASSES_SEEN = type(vars(collections.abc.Sized)["_abc_impl"])  # what an abstract class remembers of `isinstance`
 #: Kinds whose objects may change inside, if at all, in what they hold, which is restored for itself.
 _NOTHING_TO_RESTORE: dict[Any, Handler] = {
-    **dict.fromkeys(
-        (operator.attrgetter, operator.itemgetter, operator.methodcaller), lambda walk, value, at: value.__reduce__()
-    ),
+    **dict.fromkeys(PLAIN, _plain_with_attributes),
+    decimal.Decimal: _decimal,
+    **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter),
     slice: lambda walk, value, at: ("slice", walk.look((value.start, value.stop, value.step), "", (*at, 1))),
     pathlib.PurePath: lambda walk, value, at: (type(value), str(value)),
     type(functools.lru_cache(len)): _cached,
@@ -336,8 +387,7 @@ HANDLERS.update({
     **dict.fromkeys(
         (
             *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
-            *(_OPERATOR, type(torch.ops.aten.add), threading.Thread, enum.Enum),
-            *(logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
+            *(_OPERATOR, type(torch.ops.aten.add), logging.Handler, type(threading.RLock()), _CLASSES_SEEN),
             *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
             *_ANNOTATIONS,
         ),
@@ -352,6 +402,9 @@ HANDLERS.update({
     **dict.fromkeys(CONTENTS, _content),
     random.SystemRandom: lambda walk, value, at: walk.stop(value, "a generator of the system's random numbers"),
     dict: _mapping,
+    enum.Enum: _enum,
+    type(threading.Lock()): _lock,
+    threading.Thread: _thread,
     logging.Logger: _logger,
     torch.Tensor: _tensor,
     types.GeneratorType: _generator,

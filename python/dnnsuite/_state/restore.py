@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .kinds import CONTENTS, is_at_rest, is_opaque, stands_by_identity
-from .walk import PLAIN, PLAIN_TYPES, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
+from .walk import Unknown, bare_dictionary, dictionary_of, hides_state, is_plain, slots_in
 from .watch import pickled
 
 _MANY = 20_000  # objects that are looked into
@@ -91,7 +91,7 @@ class Contents:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if type(value) in PLAIN_TYPES or isinstance(value, PLAIN) or id(value) in self._seen:
+            if is_plain(value) or id(value) in self._seen:
                 continue
             if len(self._seen) >= _MANY:
                 if strict:

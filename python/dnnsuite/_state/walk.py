@@ -35,7 +35,7 @@ _DEEP = 100  # objects in one another
 PLAIN = (
     *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, np.number, np.bool_, np.str_, np.dtype),
-    *(decimal.Decimal, fractions.Fraction, re.Pattern),
+    *(fractions.Fraction, re.Pattern),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
 )
 PLAIN_TYPES = frozenset(PLAIN)  # looked up faster than `isinstance` decides
@@ -170,7 +170,7 @@ class Walk:
 
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
-        if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
+        if is_plain(value):
             self._marks.append(mark(value))
             if put is not None and self._collects:
                 self.places.append((at, value, put))
@@ -351,7 +351,18 @@ def alike(a: Any, b: Any) -> bool:
     """Return True for one object, and for plain values that code cannot tell apart."""
     if a is b or type(a) is not type(b):
         return a is b
-    return (type(a) in _PLAIN_TYPES or isinstance(a, PLAIN)) and mark(a) == mark(b) and bool(a == b)
+    return is_plain(a) and is_plain(b) and mark(a) == mark(b) and bool(a == b)
+
+
+def is_plain(value: Any) -> bool:
+    """Return True for an immutable value that compares by what it is: one of a user's class may have attributes."""
+    kind = type(value)
+    if kind in _PLAIN_TYPES:
+        return True
+    if not isinstance(value, PLAIN):
+        return False
+    held = dictionary_of(value)
+    return not held and not slots_in(kind) and (held is None or not _is_the_users(kind))
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

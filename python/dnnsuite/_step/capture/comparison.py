@@ -190,7 +190,8 @@ class KeptPython:
 def _bindings(reader: Reader) -> Iterator[Kept]:
     """Keep what a reader reads; of a class or a module the values that code names."""
     held = reader.held()
-    yield keep_reference(reader.held, reader.put)
+    if reader.put is not None:
+        yield keep_reference(reader.held, reader.put)
     if isinstance(held, _NAMESPACES):
         names = reader.walk().names
         yield keep_bindings(held, [

@@ -6,8 +6,13 @@ Functions, methods and classes of the user's are followed, by the names in their
 
 from __future__ import annotations
 
+import abc
+import builtins
+import collections
 import functools
+import inspect
 import itertools
+import operator
 import os
 import sys
 import sysconfig
@@ -17,10 +22,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..._code import any_names, functions_in, imports_of, names_of, texts_of
-from ..._state import PLAIN_TYPES, Path, Unknown, Walk, look_at_module, register
+from ..._state import DESCRIPTIONS, PLAIN_TYPES, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
 from .value_readers import (
     SETTINGS,
@@ -38,7 +44,9 @@ from .value_readers import (
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
+_TEXTS = frozenset(("str", "repr", "format", "array2string", "array_str", "array_repr"))
 _VALUES = (bool, int, float, str)
+_CONTAINERS = (list, dict, set, tuple, collections.deque)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = FilePath(__file__).parents[2]
@@ -52,7 +60,6 @@ _INSTALLED = (
 )
 
 
-_ENVIRONMENT = frozenset(("environ", "getenv"))
 _NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
@@ -119,7 +126,7 @@ class Reach:
             names = None if self._any_name else frozenset(self.names | self._strings)
             if names != self._scope.names:
                 self._scope.names = names
-            if not _ENVIRONMENT.isdisjoint(self.names):
+            if "environ" in self.names:
                 self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
             for module in list(self._modules.values()):
                 self._look_into(module)
@@ -173,6 +180,8 @@ class Reach:
                 layers.append(kind.torch_class)
             for module, name in itertools.chain.from_iterable(map(functions_of_layers, layers)):
                 self._of_package(module, name)
+        if type(kind) is abc.ABCMeta and users:  # `register` makes others its subclasses
+            self._add(of_result(self._scope, lambda: f"{abc.get_cache_token()}", kind.__qualname__), "subclasses")
         for base in users:
             for name, value in list(vars(base).items()):
                 for found in functions_in(value):
@@ -208,6 +217,10 @@ class Reach:
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
+            elif (
+                name[:2] != "__" and name in vars(builtins) and not _is_pythons(vars(builtins)[name])
+            ):  # a user has put it there
+                self._global(vars(builtins), name)
             if name in getattr(owner, "__dict__", ()):
                 where = f"{type(owner).__name__}.{name}"
                 self._add(of_name(self._scope, vars(owner), where, name), id(vars(owner)), name)
@@ -234,6 +247,7 @@ class Reach:
 
     def _global(self, space: dict[str, Any], name: str) -> None:
         value = space[name]
+        self._setting(value, name)
         if isinstance(value, (types.FunctionType, type, types.ModuleType)):
             self._follow(value)
             self._inside(value)
@@ -250,6 +264,13 @@ class Reach:
         users, names = _users_module(module), self.names
         if users:
             names = names | self._strings
+        if module is np and names & vars(module).keys():
+            self._add(of_result(self._scope, lambda: repr(np.geterr()), "NumPy's errors"), "geterr")
+            if not _TEXTS.isdisjoint(names):
+                self._add(of_result(self._scope, lambda: repr(np.get_printoptions()), "NumPy's texts"), "texts")
+        answers = vars(module).get("__getattr__")
+        if users and isinstance(answers, types.FunctionType):
+            self._function(answers, None)
         if users and self._any_name:
             names |= {name for name, held in vars(module).items() if name[:2] != "__" and not isinstance(held, _CODE)}
         if module.__name__.startswith(torch.backends.__name__):
@@ -274,22 +295,30 @@ class Reach:
         if (id(module), name) in self._noted:
             return
         value = vars(module)[name]
-        if not isinstance(value, _VALUES) and not callable(value):
+        is_value = isinstance(value, _VALUES) or (isinstance(value, _CONTAINERS) and name[:2] != "__")
+        if not is_value and not callable(value):
             if module.__name__.startswith(torch.backends.__name__):
                 self._settings(value, f"{module.__name__}.{name}")
             return
         self._noted.add((id(module), name))
-        if isinstance(value, _VALUES):
+        if is_value:
             self._add(of_name(self._scope, vars(module), f"{module.__name__}.{name}", name), id(vars(module)), name)
         else:
             self.bindings.add_installed(module, name)
-            if value in SETTINGS:
-                self._add(of_result(self._scope, value, name), id(value))
+            self._setting(value, name)
             if isinstance(value, types.FunctionType):
                 self._follow(value)
 
+    def _setting(self, value: Any, name: str) -> None:
+        """Read the setting that what the code names depends on, if it is one that does."""
+        tells = SETTINGS.get(value) if isinstance(value, (*_FUNCTIONS, type)) else None
+        if tells is not None:
+            self._add(of_result(self._scope, tells, name), id(tells))
+
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""
+        if isinstance(value, (operator.attrgetter, operator.methodcaller)):
+            self._strings.update(part for text in value.__reduce__()[1] for part in str(text).split("."))
         if isinstance(value, types.MethodType):
             value = value.__func__
         if isinstance(value, types.FunctionType):
@@ -308,7 +337,8 @@ class Reach:
         """Return True for a global that code may read a value of: a function has attributes, too."""
         if isinstance(value, types.FunctionType):  # a decorator of a package may have wrapped it
             file = getattr(sys.modules.get(value.__module__), "__file__", None)
-            return bool(vars(value)) and not (_installed(value) and file is not None and is_installed(file))
+            read = bool(vars(value)) or not self.names.isdisjoint(DESCRIPTIONS)
+            return read and not (_installed(value) and file is not None and is_installed(file))
         if isinstance(value, type):
             return not self._installed_class(value)
         return not isinstance(value, (types.BuiltinFunctionType, types.ModuleType))
@@ -316,10 +346,19 @@ class Reach:
     def _installed_class(self, kind: type) -> bool:
         """Return True if no method of a class is a user's; one without methods is a user's."""
         if kind not in self._installed:
-            functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
+            functions = (
+                inspect.unwrap(value) for value in vars(kind).values() if isinstance(value, types.FunctionType)
+            )
             files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
-            self._installed[kind] = kind is object or (bool(files) and all(map(is_installed, files)))
+            home = getattr(sys.modules.get(kind.__module__), "__file__", None)  # of an enum all methods are Python's
+            users = home is not None and not is_installed(home)
+            self._installed[kind] = kind is object or (bool(files) and not users and all(map(is_installed, files)))
         return self._installed[kind]
+
+
+def _is_pythons(value: Any) -> bool:
+    """Return True for what Python itself has put among the built-in names."""
+    return getattr(value, "__module__", "builtins") in ("builtins", "io", "_sitebuiltins") and callable(value)
 
 
 def _told_apart(value: Any) -> Any:

@@ -7,8 +7,12 @@ but lists, dictionaries and those that keep their state in attributes."""
 
 from __future__ import annotations
 
+import decimal
 import functools
+import os
+import sys
 import types
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -22,12 +26,20 @@ from ..._state import PLAIN_TYPES, Path, Put, Unknown, Walk, Watch, mark
 from ..._torch import methods_of_tensors
 from ...nn.array_module import ArrayModule
 
-#: Functions of torch that read a setting which a user may change between two steps.
-SETTINGS = frozenset((
-    torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled,
-    torch.get_deterministic_debug_mode, torch.get_float32_matmul_precision, torch.is_anomaly_enabled,
-    torch.is_anomaly_check_nan_enabled, torch.get_default_dtype, torch.get_default_device, torch.is_warn_always_enabled,
-))  # fmt: skip
+
+_told_by_themselves = (
+    *(torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled),
+    *(torch.get_deterministic_debug_mode, torch.get_float32_matmul_precision, torch.is_anomaly_enabled),
+    *(torch.is_anomaly_check_nan_enabled, torch.get_default_dtype, torch.get_default_device),
+    *(torch.is_warn_always_enabled, torch.initial_seed, sys.getrecursionlimit, sys.getswitchinterval),
+)
+#: Functions and classes whose results depend on a setting that a user may change between two steps: what tells it.
+SETTINGS: dict[Any, Callable[[], Any]] = {
+    **{function: function for function in _told_by_themselves},
+    **dict.fromkeys((decimal.Decimal, decimal.getcontext), lambda: repr(decimal.getcontext())),
+    warnings.warn: lambda: repr(warnings.filters),
+    **dict.fromkeys((os.getenv, os.path.expandvars, os.path.expanduser), lambda: repr(os.environ)),
+}
 _PACKAGE = __name__.partition(".")[0]
 _FOLLOWED = (f"{_PACKAGE}.nn", f"{_PACKAGE}.ops", "torch.nn.")
 _NO_LAYERS = frozenset((*ArrayModule.__mro__, torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict))
@@ -65,7 +77,7 @@ class Reader:
         where: str,
         name: str,
         held: Callable[[], Any],
-        put: Put,
+        put: Put | None,
         guard_place: Callable[[Guards], None] = lambda guards: None,
     ) -> None:
         self._scope, self._where, self._name = scope, where, name
@@ -124,7 +136,7 @@ def of_name(scope: Scope, space: dict[str, Any], where: str, name: str) -> Reade
 
 def of_fixed(scope: Scope, value: Any, where: str) -> Reader:
     """Read what stays in its place and changes inside: a class or a module of the user's, what a partial holds."""
-    return Reader(scope, where, "", lambda: value, lambda other: None)
+    return Reader(scope, where, "", lambda: value, None)
 
 
 def of_attribute(scope: Scope, holder: Any, where: str, name: str) -> Reader:
@@ -136,8 +148,8 @@ def of_attribute(scope: Scope, holder: Any, where: str, name: str) -> Reader:
 
 
 def of_result(scope: Scope, function: Callable[[], Any], where: str) -> Reader:
-    """Read what a function tells of a package's settings."""
-    return Reader(scope, where, "", function, lambda other: None, lambda guards: guards.result(function))
+    """Read what a function tells of settings that no name in the code leads to."""
+    return Reader(scope, where, "", function, None, lambda guards: guards.result(function))
 
 
 class Bindings:
