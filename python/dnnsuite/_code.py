@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 _BRANCHES = frozenset(name for name in dis.opmap if "JUMP" in name and "_IF_" in name and "EXC" not in name)
 _BY_NAME = frozenset(("getattr", "hasattr"))
-_ALL = frozenset(("vars", "__dict__", "attrgetter", "asdict", "astuple", "__getattribute__", "getmembers", "deepcopy"))
+_ALL = frozenset(
+    ("dir", "vars", "__dict__", "attrgetter", "asdict", "astuple", "__getattribute__", "getmembers", "deepcopy")
+)
 _FORMATS, _FIELDS = frozenset(("format", "format_map", "vformat")), re.compile(r"\{[^{}]*[.\[]")  # "{0.scale}"
 _CALLS = ("PRECALL", "CALL", "CALL_FUNCTION")
 #: Methods that change a list, dict, set, deque, bytearray, or a class like them.
@@ -166,6 +168,13 @@ def _followed(code: types.CodeType) -> tuple[frozenset[Change], frozenset[Change
 def names_of(code: types.CodeType) -> frozenset[str]:
     """Collect the names of globals and attributes in code, and in functions inside it."""
     return frozenset(name for one in codes_of(code) for name in one.co_names)
+
+
+@functools.lru_cache(maxsize=4096)
+def globals_of(code: types.CodeType) -> frozenset[str]:
+    """Collect the names that code, and functions inside it, look up among globals and Python's own names."""
+    steps = (step for one in codes_of(code) for step in dis.get_instructions(one))
+    return frozenset(step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
 @functools.lru_cache(maxsize=4096)

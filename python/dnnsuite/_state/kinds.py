@@ -75,7 +75,18 @@ def _tensor(walk: Walk, value: Any, at: Path) -> Any:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return walk.identity(value)
     layout = walk.watch_memory(value) if value.layout == torch.strided else ()
-    return walk.identity(value), layout, walk.attributes(value, (*at, 2)) if vars(value) else ()
+    if vars(value):
+        return walk.identity(value), layout, walk.attributes(value, (*at, 2)), _named_parts(walk, value, (*at, 3))
+    walk.watch(vars(value), {})
+    return walk.identity(value), layout, (), _named_parts(walk, value, (*at, 3))
+
+
+def _named_parts(walk: Walk, value: torch.Tensor, at: Path) -> Any:
+    """Look at what Python makes of a tensor only where code asks for it by name."""
+    names = walk.names or frozenset()
+    grad = walk.watch_by(lambda: value.grad, by_identity=True) if "grad" in names and value.is_leaf else None
+    version = walk.watch_by(lambda: value._version) if "_version" in names and not value.is_inference() else None
+    return walk.look(grad, ".grad", at), version
 
 
 def _code(walk: Walk, value: Any, at: Path) -> Any:

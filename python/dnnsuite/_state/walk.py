@@ -35,6 +35,7 @@ _DEEP = 100  # objects in one another
 PLAIN = (
     *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, np.number, np.bool_, np.str_, np.dtype),
+    *(np.datetime64, np.timedelta64),
     *(fractions.Fraction, re.Pattern),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
 )
@@ -42,6 +43,7 @@ PLAIN_TYPES = frozenset(PLAIN)  # looked up faster than `isinstance` decides
 _PLAIN_TYPES = PLAIN_TYPES | {torch.Size, datetime.datetime}
 _POINTER = 8  # bytes
 _BASES = operator.attrgetter("__mro__")
+_TAKES_GRADIENT: Any = torch.Tensor.requires_grad
 _NO_VALUES = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
     *(property, classmethod, staticmethod, functools.cached_property),
@@ -50,6 +52,7 @@ _OF_C = (
     *(types.MemberDescriptorType, types.GetSetDescriptorType),
     type(vars(collections.namedtuple("_Fields", "field"))["field"]),  # which reads an element of the tuple
 )
+_METHODS = (types.FunctionType, property, classmethod, staticmethod, functools.cached_property)
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 
 Path = tuple[int, ...]
@@ -135,6 +138,7 @@ class Walk:
         self._objects_of: list[Any] = []
         self._tensors: list[torch.Tensor] = []
         self._addresses: list[int] = []
+        self._forms: list[tuple[torch.Size, bool]] = []
         self._kinds: list[Any] = []
         self._classes: dict[type, tuple[type, ...]] = {}
         self._seen: dict[int, int] = {}
@@ -157,6 +161,8 @@ class Walk:
             if any(map(operator.is_not, map(_BASES, self._classes), self._classes.values())):
                 return False
             if list(map(torch.Tensor.data_ptr, self._tensors)) != self._addresses:
+                return False
+            if list(map(_form_of, self._tensors)) != self._forms:
                 return False
             for read, before, by_identity in self._looks:
                 now = read()
@@ -211,11 +217,13 @@ class Walk:
         return value
 
     def watch_memory(self, tensor: torch.Tensor) -> Any:
-        """Return the layout of a tensor, and look at it again where `.data = ...` has given it other memory."""
+        """Return the layout of a tensor, and look at it again where `.data = ...`, `resize_` or `requires_grad_` has
+        changed it."""
         self._tensors.append(tensor)
         self._addresses.append(tensor.data_ptr())
+        self._forms.append(_form_of(tensor))
         address = tensor.data_ptr() if tensor.is_cuda else 0  # a graph of CUDA keeps it
-        return tuple(tensor.shape), tensor.stride(), tensor.dtype, address
+        return tuple(tensor.shape), tensor.stride(), tensor.dtype, address, tensor.requires_grad
 
     def look_weakly(self, value: Any, at: Path) -> Any:
         """Take the snapshot of what a weak reference leads to, which the walk must not keep alive."""
@@ -285,14 +293,18 @@ class Walk:
     def of_class(
         self, kind: type, found: list[Any], at: Path, names: frozenset[str] | None, hidden: Iterable[str] = ()
     ) -> None:
-        """Take the snapshots of a class's values that code names, but for those that an object of it hides."""
+        """Take the snapshots of a class's values that code names, but for those that an object of it hides, and of its
+        methods."""
         space = vars(kind)
+        methods = [value for name, value in space.items() if isinstance(value, _METHODS)]
+        self.code += methods
+        found.append(("methods", tuple(map(Same, methods))))
         shown = [
             name
             for name, value in space.items()
             if (names is None or name in names)
             and name not in hidden
-            and not (name.startswith(("__", "_abc_")) or isinstance(value, _NO_VALUES))
+            and not (name.startswith(("__", "_abc_")) or isinstance(_unbound(value), _NO_VALUES))
             and not isinstance(value, _OF_C)
         ]
         if kind not in self._spaces:  # another name may come in
@@ -363,6 +375,14 @@ def is_plain(value: Any) -> bool:
         return False
     held = dictionary_of(value)
     return not held and not slots_in(kind) and (held is None or not _is_the_users(kind))
+
+
+def _form_of(tensor: torch.Tensor) -> tuple[torch.Size, bool]:
+    return tensor.size(), _TAKES_GRADIENT.__get__(tensor)
+
+
+def _unbound(value: Any) -> Any:
+    return value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

@@ -132,6 +132,11 @@ class Deal:
             self._values = [read() for read in self._reach.readers]
             self.table.keep(fresh)
 
+    @property
+    def outgrown(self) -> bool:
+        """True if the values that the code sees have code in them that came after these shards were made."""
+        return bool(self._captured) and self._reach.outgrown()
+
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard these values; False in a pause."""
         return not self.captured or self.table.join(guards)

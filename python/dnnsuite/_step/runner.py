@@ -531,6 +531,9 @@ class StepRunner(NotCopied):
             self._set_up_anew(by_models=known and bool(self._python.differing), value=self._python.differing)
             return
         self._deal.look()
+        if self._deal.outgrown:
+            self._set_up_anew(by_models=True, value="code that the step reaches")
+            return
         if self._python.changed():
             self._follow_python()
             return

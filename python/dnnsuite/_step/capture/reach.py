@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._code import any_names, functions_in, imports_of, names_of, texts_of
+from ..._code import any_names, functions_in, globals_of, imports_of, names_of, texts_of
 from ..._state import DESCRIPTIONS, PLAIN_TYPES, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
 from .value_readers import (
@@ -43,6 +43,7 @@ from .value_readers import (
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
+_MISSING = object()
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
 _TEXTS = frozenset(("str", "repr", "format", "array2string", "array_str", "array_repr"))
 _VALUES = (bool, int, float, str)
@@ -136,6 +137,18 @@ class Reach:
             for _, _, value in self._values_of_modules():
                 self._follow_all(self._scope.walk(value).code)
 
+    def outgrown(self) -> bool:
+        """Return True if a reader meets code that has come since it was followed."""
+        readers = (reader for reader in self.readers if type(reader.held()) not in PLAIN_TYPES)
+        return any(self._is_new(value) for reader in readers for value in reader.walk().code)
+
+    def _is_new(self, value: Any) -> bool:
+        if isinstance(value, types.MethodType):
+            value = value.__func__
+        if isinstance(value, types.FunctionType):
+            return not _installed(value) and _key(value, None) not in self._seen
+        return isinstance(value, type) and id(value) not in self._seen
+
     def unknown_in_modules(self) -> Iterator[Unknown]:
         """Yield what cannot be compared among the attributes of the modules."""
         for where, name, value in self._values_of_modules():
@@ -193,7 +206,7 @@ class Reach:
             self._add(of_fixed(self._scope, users[0], users[0].__qualname__), id(users[0]))
 
     def _function(self, function: types.FunctionType, owner: Any) -> None:
-        key = id(function.__code__), id(owner), *map(id, function.__closure__ or ())
+        key = _key(function, owner)
         if key in self._seen:
             return
         if len(self._seen) > _MANY:
@@ -217,10 +230,9 @@ class Reach:
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
-            elif (
-                name[:2] != "__" and name in vars(builtins) and not _is_pythons(vars(builtins)[name])
-            ):  # a user has put it there
-                self._global(vars(builtins), name)
+            elif name in globals_of(function.__code__) and not _is_pythons(vars(builtins).get(name, _MISSING)):
+                space = vars(builtins) if name in vars(builtins) else function.__globals__  # where it may come later
+                self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
             if name in getattr(owner, "__dict__", ()):
                 where = f"{type(owner).__name__}.{name}"
                 self._add(of_name(self._scope, vars(owner), where, name), id(vars(owner)), name)
@@ -251,6 +263,8 @@ class Reach:
         if isinstance(value, (types.FunctionType, type, types.ModuleType)):
             self._follow(value)
             self._inside(value)
+        if isinstance(value, type) and not issubclass(value, (*_NO_METHODS, torch.nn.Module)):
+            self._follow(value.__init__)  # type: ignore[misc]  # the step may make objects of it
         if self._holds_values(value):
             self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
@@ -354,6 +368,10 @@ class Reach:
             users = home is not None and not is_installed(home)
             self._installed[kind] = kind is object or (bool(files) and not users and all(map(is_installed, files)))
         return self._installed[kind]
+
+
+def _key(function: types.FunctionType, owner: Any) -> tuple[int, ...]:
+    return id(function.__code__), id(owner), *map(id, function.__closure__ or ())
 
 
 def _is_pythons(value: Any) -> bool:

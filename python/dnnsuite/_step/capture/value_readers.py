@@ -26,7 +26,6 @@ from ..._state import PLAIN_TYPES, Path, Put, Unknown, Walk, Watch, mark
 from ..._torch import methods_of_tensors
 from ...nn.array_module import ArrayModule
 
-
 _told_by_themselves = (
     *(torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled),
     *(torch.get_deterministic_debug_mode, torch.get_float32_matmul_precision, torch.is_anomaly_enabled),
