@@ -23,7 +23,8 @@ from .walk import (
 from .watch import STANDS_FOR, Watch
 
 __all__ = [
-    "DESCRIPTIONS", "PLAIN", "PLAIN_TYPES", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk", "Watch",
-    "alike", "attribute_of", "dictionary_of", "hides_state", "holds_lookalikes", "holds_others", "keep_bindings",
-    "keep_cell", "keep_contents", "keep_names", "keep_reference", "look_at_module", "mark", "register", "slots_of",
+    "DESCRIPTIONS", "PLAIN", "PLAIN_TYPES", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk",
+    "Watch", "alike", "attribute_of", "dictionary_of", "hides_state", "holds_lookalikes", "holds_others",
+    "keep_bindings", "keep_cell", "keep_contents", "keep_names", "keep_reference", "look_at_module", "mark",
+    "register", "slots_of",
 ]  # fmt: skip

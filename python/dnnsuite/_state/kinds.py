@@ -8,7 +8,6 @@ import collections
 import collections.abc
 import contextvars
 import ctypes
-import decimal
 import enum
 import functools
 import inspect
@@ -18,7 +17,6 @@ import operator
 import pathlib
 import pickle
 import random
-import sys
 import threading
 import types
 import typing
@@ -113,12 +111,6 @@ def _plain_with_attributes(walk: Walk, value: Any, at: Path) -> Any:
     return value, walk.attributes(value, (*at, 1))
 
 
-def _decimal(walk: Walk, value: decimal.Decimal, at: Path) -> Any:
-    walk.plain((value,))
-    context = walk.watch_by(lambda: repr(decimal.getcontext()))  # which decides how it is computed with
-    return value, walk.attributes(value, (*at, 1)) if dictionary_of(value) else (), context
-
-
 def _enum(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value), walk.attributes(value, (*at, 1))
 
@@ -144,7 +136,7 @@ def _builtin(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _cached(walk: Walk, value: Any, at: Path) -> Any:
-    walk.code.append(value.__wrapped__)
+    walk.code.append(value)
     code = getattr(value.__wrapped__, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):  # a copy of its object finds nothing
         return walk.stop(value, "the cache of a method")
@@ -184,8 +176,6 @@ def _sequence(walk: Walk, value: Any, at: Path) -> Any:
 
 def _mapping(walk: Walk, value: Any, at: Path) -> Any:
     kind = type(value)
-    if value is sys.modules:
-        return walk.stop(value, "the table of all modules")
     if len(value) > MOST:
         return walk.stop(value, f"a {kind.__name__} of {len(value)} elements")
     bare = bare_dictionary(value)
@@ -373,7 +363,6 @@ _CLASSES_SEEN = type(vars(collections.abc.Sized)["_abc_impl"])  # what an abstra
 #: Kinds whose objects may change inside, if at all, in what they hold, which is restored for itself.
 _NOTHING_TO_RESTORE: dict[Any, Handler] = {
     **dict.fromkeys(PLAIN, _plain_with_attributes),
-    decimal.Decimal: _decimal,
     **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter),
     slice: lambda walk, value, at: ("slice", walk.look((value.start, value.stop, value.step), "", (*at, 1))),
     pathlib.PurePath: lambda walk, value, at: (type(value), str(value)),

@@ -36,10 +36,10 @@ PLAIN = (
     *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, np.number, np.bool_, np.str_, np.dtype),
     *(np.datetime64, np.timedelta64),
-    *(fractions.Fraction, re.Pattern),
+    *(decimal.Decimal, fractions.Fraction, re.Pattern),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
 )
-PLAIN_TYPES = frozenset(PLAIN)  # looked up faster than `isinstance` decides
+PLAIN_TYPES = frozenset(PLAIN) - {decimal.Decimal}  # looked up faster than `isinstance` decides
 _PLAIN_TYPES = PLAIN_TYPES | {torch.Size, datetime.datetime}
 _POINTER = 8  # bytes
 _BASES = operator.attrgetter("__mro__")
@@ -178,6 +178,8 @@ class Walk:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
         if is_plain(value):
             self._marks.append(mark(value))
+            if isinstance(value, decimal.Decimal):
+                self._marks.append(self.watch_by(lambda: repr(decimal.getcontext())))  # it decides on arithmetic
             if put is not None and self._collects:
                 self.places.append((at, value, put))
             return value
@@ -373,7 +375,7 @@ def is_plain(value: Any) -> bool:
         return True
     if not isinstance(value, PLAIN):
         return False
-    held = dictionary_of(value)
+    held = dictionary_of(value) if issubclass(kind, PLAIN) else None  # a number's stand-in only says it is one
     return not held and not slots_in(kind) and (held is None or not _is_the_users(kind))
 
 

@@ -135,7 +135,7 @@ class Deal:
     @property
     def outgrown(self) -> bool:
         """True if the values that the code sees have code in them that came after these shards were made."""
-        return bool(self._captured) and self._reach.outgrown()
+        return bool(self.captured) and self._reach.outgrown()
 
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard these values; False in a pause."""

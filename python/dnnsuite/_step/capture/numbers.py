@@ -59,6 +59,7 @@ class ChangingNumbers:
 
     def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
         self.readers, self.spaces, self._modules = reach.readers, reach.spaces, all_modules(array)
+        self._caches = reach.caches
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
         self._read: Sequence[Any] = ()
@@ -70,6 +71,8 @@ class ChangingNumbers:
             changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
             if {SeenNumber(number, path) for path in changed} <= self._given_up.union(self.places):
                 continue
+            if self._caches and not isinstance(self.readers[number], BatchNumbers):
+                continue  # what a cache has kept from another number is used without a look at the number
             for path, value, _ in self.readers[number].places():
                 if path in changed and is_number(value):
                     self._add(SeenNumber(number, path))

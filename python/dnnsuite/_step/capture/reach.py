@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import builtins
 import collections
+import decimal
 import functools
 import inspect
 import itertools
@@ -43,6 +44,7 @@ from .value_readers import (
 
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
+_CACHED = type(functools.lru_cache(len))
 _MISSING = object()
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
 _TEXTS = frozenset(("str", "repr", "format", "array2string", "array_str", "array_repr"))
@@ -89,6 +91,8 @@ class Reach:
         self._installed: dict[type, bool] = {}  # by class, whether no method is a user's
         self._asked: dict[int, set[str]] = {}  # names by holder of settings
         self._noted: set[tuple[int, str]] = set()  # names in modules of packages
+        self.caches = False  # a function keeps its results: it need not run to use a number
+        self._walks: list[Walk] = []  # those that the readers had at the last look
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -136,17 +140,22 @@ class Reach:
                     self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
                 self._follow_all(self._scope.walk(value).code)
+                if isinstance(value, decimal.Decimal):
+                    self._setting(decimal.Decimal, "decimals")
 
     def outgrown(self) -> bool:
         """Return True if a reader meets code that has come since it was followed."""
-        readers = (reader for reader in self.readers if type(reader.held()) not in PLAIN_TYPES)
-        return any(self._is_new(value) for reader in readers for value in reader.walk().code)
+        before, self._walks = self._walks, [walk for reader in self.readers if (walk := reader.last_walk) is not None]
+        known = set(map(id, before))
+        return any(self._is_new(value) for walk in self._walks if id(walk) not in known for value in walk.code)
 
     def _is_new(self, value: Any) -> bool:
         if isinstance(value, types.MethodType):
             value = value.__func__
         if isinstance(value, types.FunctionType):
-            return not _installed(value) and _key(value, None) not in self._seen
+            code, cells = value.__code__, value.__closure__  # the owner may be another one
+            followed = _key(value, None) in self._seen or (code in self.functions and not cells)
+            return not (followed or code.co_name == "__init__" or _installed(value))
         return isinstance(value, type) and id(value) not in self._seen
 
     def unknown_in_modules(self) -> Iterator[Unknown]:
@@ -309,7 +318,8 @@ class Reach:
         if (id(module), name) in self._noted:
             return
         value = vars(module)[name]
-        is_value = isinstance(value, _VALUES) or (isinstance(value, _CONTAINERS) and name[:2] != "__")
+        held = isinstance(value, _CONTAINERS) and name[:2] != "__" and value is not sys.modules
+        is_value = isinstance(value, _VALUES) or (held and module.__name__.partition(".")[0] != torch.__name__)
         if not is_value and not callable(value):
             if module.__name__.startswith(torch.backends.__name__):
                 self._settings(value, f"{module.__name__}.{name}")
@@ -333,6 +343,9 @@ class Reach:
         """Follow the code of a value that is held by code."""
         if isinstance(value, (operator.attrgetter, operator.methodcaller)):
             self._strings.update(part for text in value.__reduce__()[1] for part in str(text).split("."))
+        if isinstance(value, _CACHED):
+            self.caches = True
+            value = value.__wrapped__
         if isinstance(value, types.MethodType):
             value = value.__func__
         if isinstance(value, types.FunctionType):

@@ -33,7 +33,7 @@ _NAMES = frozenset((
     "input", "next", "loadtxt", "load", "eval", "exec", "globals", "getcwd", "cwd", "abspath", "realpath", "resolve",
     "isfile", "isdir", "getsize", "lstat", "access", "current_thread", "get_ident", "get_native_id", "active_count",
     "getsignal", "getrefcount", "_getframe", "currentframe", "getlocale", "__subclasses__", "isenabled", "get_count",
-    "gethostname", "getloadavg", "cpu_count", "getrusage", "disk_usage", "get_terminal_size",
+    "gethostname", "getloadavg", "cpu_count", "getrusage", "modules", "disk_usage", "get_terminal_size",
 ))  # fmt: skip
 _MODULES = {
     "time": "the clock", "posix": "the file system", "nt": "the file system", "io": "a file", "_io": "a file",
@@ -94,6 +94,8 @@ class Unseen:
         if observed.reads:
             return "the step reads {}{}".format(*observed.reads[0])
         codes = [code for code in observed.codes if not is_installed(code.co_filename)]
+        if any({"sys", "modules"} <= names_of(code) for code in codes):
+            return f"the step can read sys.modules, the table of all modules{self._place(('modules',), codes)}"
         names = frozenset(name for code in codes for name in (*names_of(code), *texts_of(code), *code.co_freevars))
         for one in self._unknown():
             if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):

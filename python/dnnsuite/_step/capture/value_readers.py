@@ -68,7 +68,7 @@ class Reader:
         guard_place: guards which value is in the place.
     """
 
-    __slots__ = ("_guard_place", "_name", "_scope", "_walk", "_where", "held", "put")
+    __slots__ = ("_guard_place", "_name", "_scope", "_where", "held", "last_walk", "put")
 
     def __init__(
         self,
@@ -81,12 +81,12 @@ class Reader:
     ) -> None:
         self._scope, self._where, self._name = scope, where, name
         self.held, self.put, self._guard_place = held, put, guard_place
-        self._walk: Walk | None = None
+        self.last_walk: Walk | None = None
 
     def __call__(self) -> Any:
         held = self.held()
         if type(held) in PLAIN_TYPES:
-            self._walk = None
+            self.last_walk = None
             return held, mark(held)
         walk = self._walked(held)
         return walk.snapshot, walk.marks
@@ -100,9 +100,9 @@ class Reader:
             guards.result(same if same() else object)  # another object each time: what never equals its copy is "no"
 
     def _walked(self, held: Any) -> Walk:
-        walk = self._walk
+        walk = self.last_walk
         if walk is None or walk.root is not held or walk.names is not self._scope.names or not walk.same():
-            walk = self._walk = self._scope.walk(held, self._where, self._name)
+            walk = self.last_walk = self._scope.walk(held, self._where, self._name)
         return walk
 
     def walk(self) -> Walk:
@@ -111,7 +111,7 @@ class Reader:
 
     def unknown(self) -> Sequence[Unknown]:
         """List what the snapshot does not tell."""
-        walk = self._walk
+        walk = self.last_walk
         return () if walk is None else walk.unknown
 
     def places(self) -> Iterator[tuple[Path, Any, Put]]:
@@ -238,7 +238,7 @@ class HeldObjects:
     def keep(self) -> None:
         """Remember their current contents."""
         self._versions = [tensor._version for tensor, _ in self._tensors]
-        self._walk = Walk(self._all)
+        self.last_walk = Walk(self._all)
         self._watch, self._others = Watch(self._objects, lambda name, value: True), False
 
     def changed(self) -> bool:
@@ -247,9 +247,9 @@ class HeldObjects:
 
     def other_objects(self) -> bool:
         """Return True if one has changed in more than a tensor's values: its copies must be made again."""
-        if not (self._others or self._walk.same()):
+        if not (self._others or self.last_walk.same()):
             now = Walk(self._all)
-            self._others = (now.snapshot, now.marks) != (self._walk.snapshot, self._walk.marks)
+            self._others = (now.snapshot, now.marks) != (self.last_walk.snapshot, self.last_walk.marks)
         self._others = self._others or bool(self._watch.changed(self._objects))
         return self._others
 
