@@ -17,6 +17,7 @@ from .walk import (
     hides_state,
     holds_lookalikes,
     holds_others,
+    is_plain,
     mark,
     slots_of,
 )
@@ -24,7 +25,7 @@ from .watch import STANDS_FOR, Watch
 
 __all__ = [
     "DESCRIPTIONS", "PLAIN", "PLAIN_TYPES", "STANDS_FOR", "Contents", "Kept", "Path", "Put", "Same", "Unknown", "Walk",
-    "Watch", "alike", "attribute_of", "dictionary_of", "hides_state", "holds_lookalikes", "holds_others",
+    "Watch", "alike", "attribute_of", "dictionary_of", "hides_state", "holds_lookalikes", "holds_others", "is_plain",
     "keep_bindings", "keep_cell", "keep_contents", "keep_names", "keep_reference", "look_at_module", "mark",
     "register", "slots_of",
 ]  # fmt: skip

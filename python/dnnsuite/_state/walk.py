@@ -112,6 +112,8 @@ class Walk:
         code: functions and classes that code may call from here.
     """
 
+    _of_its_time = True  # settings that decide on values count, too
+
     def __init__(
         self,
         root: Any,
@@ -178,7 +180,7 @@ class Walk:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
         if is_plain(value):
             self._marks.append(mark(value))
-            if isinstance(value, decimal.Decimal):
+            if self._of_its_time and isinstance(value, decimal.Decimal):
                 self._marks.append(self.watch_by(lambda: repr(decimal.getcontext())))  # it decides on arithmetic
             if put is not None and self._collects:
                 self.places.append((at, value, put))

@@ -28,6 +28,7 @@ class _Content(Walk):
     """Walk whose snapshot equals that of an equal copy; it does not look into modules, nor at parameters and where
     a reference leads that keeps nothing alive: those of a copy are the copy's."""
 
+    _of_its_time = False
     unsaid = False  # a part of it does not say its content: then what pickle would write of the whole counts
 
     def __init__(self, root: Any) -> None:

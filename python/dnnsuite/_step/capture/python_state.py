@@ -20,7 +20,7 @@ import torch
 
 from ..._C import Guards
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
-from ..._state import PLAIN, Walk, alike, hides_state, holds_lookalikes, holds_others, slots_of
+from ..._state import PLAIN, Walk, alike, hides_state, holds_lookalikes, holds_others, is_plain, slots_of
 from ...nn.array_module import ArrayModule
 from .guards import GuardTable, is_bare_or_named, is_state, modules_of
 from .stand_ins import is_number
@@ -105,6 +105,10 @@ def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
                 yield from _inside(value, (number, name), seen)
 
 
+def _is_code(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (type, enum.Enum, torch.nn.Module, torch.Tensor))
+
+
 def _state_in(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, Any, Any]]:
     """Yield path, key and value of all that is state in held objects, with their paths."""
     for path, held in found:
@@ -130,7 +134,7 @@ def python_values(
     held = [module for _, module in own]
     found: dict[str, Any] = {}
     for path, key, value in _state_in(_held_in([module for _, module in named])):
-        plain = type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
+        plain = type(value) in _PLAIN_TYPES or is_plain(value)
         if (not plain and not is_leaf(value)) or (without and (path, key) in without):
             continue
         if without and path[0] >= len(own):
@@ -352,11 +356,14 @@ class PythonState:
         """
         if self._objects.other_objects() or self._forms.changed():
             raise NotPlain
-        self._objects.carry_over()
         found = self._found(self._holders)
         for path, changes in found.items():
             if path[0] in self._layers:
                 raise NotPlain  # a layer keeps a value for each model
+            if any(map(_is_code, changes.values())):
+                raise NotPlain  # what it reads has to be found
+        self._objects.carry_over()
+        for path, changes in found.items():
             self._now.update({(path, key): v if is_number(v) else repr(v) for key, v in changes.items()})
             for modules in self._copies:
                 put_values(modules, path, changes)
