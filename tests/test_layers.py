@@ -90,6 +90,8 @@ LATE_TORCH = {"_lazy", "advisor", "cli", "data", "doctor", "host", "profiler", "
 
 # Sources that are tested under another name than their own.
 TESTED_BY: dict[str, str] = {
+    "_code.py": "_code",
+    "_ways.py": "_ways",
     "tuning/device_task.py": "tuning/test_devices.py",
     "importers/_trace_rows.py": "importers/test_kineto.py",
     "adapters/base.py": "adapters/test_adapt.py",

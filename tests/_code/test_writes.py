@@ -3,7 +3,7 @@
 
 import pytest
 
-from dnnsuite._code import SELF, Change, changed_names, changes_of, codes_of, looked_up
+from dnnsuite._code import SELF, Change, changes_of, codes_of, looked_up
 
 SEEN, TABLE = {"train": []}, {}
 CONSTANT = MADE = FOUND = POPPED = NESTED = TABLE
@@ -87,7 +87,7 @@ def outer():
 def test_what_code_changes(method, changes):
     code = vars(outer())[method].__code__
     assert changes_of(code) == {Change(*one) for one in changes}
-    assert changed_names(code) == {name for _, name in changes}
+    assert {change.name for change in changes_of(code)} == {name for _, name in changes}
 
 
 def test_functions_inside_are_codes_of_their_own():

@@ -6,6 +6,7 @@ import collections
 import logging
 import operator
 import random
+import types
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._fuse.code.kept_state import contents_of
+from dnnsuite._fuse.code.kept_state import contents_in
 from dnnsuite._state import Contents, Unknown
 
 B, STEPS = 3, 6
@@ -133,7 +134,7 @@ def test_as_separate_models(kind, state, threads, width):
 def test_contents_are_put_back():
     held = {"list": [1, [2]], "set": {1}, "deque": collections.deque([1], 2), "object": Nested()}
     inner, state = held["list"][1], held["object"]
-    kept = contents_of(held.values())
+    kept = contents_in([types.SimpleNamespace(**held)])
     assert not kept.changed()
     inner.append(3)
     held["set"].add(2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._step.dispatch import Dispatch
+from dnnsuite._step.choices import Dispatch
 from dnnsuite._step.threads import SubmittedStep
 
 

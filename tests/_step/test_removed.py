@@ -4,7 +4,7 @@ import torch
 
 import dnnsuite
 from dnnsuite import StepRunner, optim
-from dnnsuite._step.updates import RemovedParameters
+from dnnsuite._step.part import RemovedParameters
 from dnnsuite.errors import InvalidArgument
 from helpers import make_models
 from small_steps import squares

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from dnnsuite import nn, optim
-from dnnsuite._step.updates import Updates
+from dnnsuite._step.part import Updates
 
 
 def test_vectors_are_new_only_when_a_value_of_some_optimizer_is():

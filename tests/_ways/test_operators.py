@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dnnsuite._ways import operators, table
+from dnnsuite import _ways
 
 
 def slow(x):
@@ -29,9 +29,9 @@ def broken(x):
 
 @pytest.fixture(autouse=True)
 def _fresh(own_answers):
-    operators.forget()
+    _ways.forget()
     yield
-    operators.forget()
+    _ways.forget()
 
 
 def x(*shape, **options):
@@ -39,9 +39,9 @@ def x(*shape, **options):
 
 
 def test_the_quicker_one_is_taken_and_what_fails_is_left_out():
-    assert operators.fastest("a sum", {"broken": broken, "slow": slow, "quick": quick}, [x()]) == "quick"
-    assert operators.fastest("a sum", {"broken": broken, "slow": slow}, [x()]) == "slow"
-    assert operators.fastest("a sum", {"broken": broken, "other": broken}, [x()]) == "broken"
+    assert _ways.fastest("a sum", {"broken": broken, "slow": slow, "quick": quick}, [x()]) == "quick"
+    assert _ways.fastest("a sum", {"broken": broken, "slow": slow}, [x()]) == "slow"
+    assert _ways.fastest("a sum", {"broken": broken, "other": broken}, [x()]) == "broken"
 
 
 def test_one_choice_for_each_shape_and_fact_kept_on_the_machine():
@@ -54,17 +54,17 @@ def test_one_choice_for_each_shape_and_fact_kept_on_the_machine():
     ways = {"counted": counted, "slow": slow}
     given = x()
     for _ in range(2):
-        assert operators.fastest("a sum", ways, [given]) == "counted"
+        assert _ways.fastest("a sum", ways, [given]) == "counted"
     once = len(measurements)
-    operators.forget()
-    operators.fastest("a sum", ways, [given])
+    _ways.forget()
+    _ways.fastest("a sum", ways, [given])
     assert len(measurements) == once  # from the machine's table
     for other in (x(3, 5), given.t().contiguous().t(), given.double(), x(requires_grad=True)):
         before = len(measurements)
-        operators.fastest("a sum", ways, [other])
+        _ways.fastest("a sum", ways, [other])
         assert len(measurements) > before
     before = len(measurements)
-    operators.fastest("a sum", ways, [given], "stride 2")
+    _ways.fastest("a sum", ways, [given], "stride 2")
     assert len(measurements) > before
 
 
@@ -84,7 +84,7 @@ def test_tensors_are_like_those_given_and_the_backward_pass_counts():
 
     given = [torch.randn(3, 4).expand(2, 3, 4), torch.zeros(2, dtype=torch.int64)]
     given[0] = given[0].requires_grad_()
-    operators.fastest("watched", {"it": Watched.apply, "again": Watched.apply}, given)
+    _ways.fastest("watched", {"it": Watched.apply, "again": Watched.apply}, given)
     assert seen[0] == ((0, 4, 1), torch.int64, True, False)
     assert "backward" in seen
 
@@ -100,7 +100,7 @@ def test_nobody_sees_it_and_no_random_number_is_drawn():
     given, before = x(), torch.get_rng_state()
     threads = threading.active_count()
     with Recorder() as recorder:
-        operators.fastest("a sum", {"slow": slow, "quick": quick}, [given])
+        _ways.fastest("a sum", {"slow": slow, "quick": quick}, [given])
     assert recorder.seen == 0
     assert threading.active_count() == threads
     assert torch.equal(before, torch.get_rng_state())
@@ -111,7 +111,7 @@ def test_nothing_is_measured_under_a_transform():
     given = x()
 
     def under(y):
-        assert operators.fastest("a sum", ways, [given]) == "slow"
+        assert _ways.fastest("a sum", ways, [given]) == "slow"
         return y.sum()
 
     torch.func.grad(under)(x())
@@ -122,12 +122,12 @@ def test_nothing_is_measured_inside_a_backward_pass():
     chosen = []
 
     def forward(y):
-        chosen.append(operators.fastest("a sum", {"slow": slow, "quick": quick}, [y]))
+        chosen.append(_ways.fastest("a sum", {"slow": slow, "quick": quick}, [y]))
         return y * 2
 
     given = x().requires_grad_()
     torch.utils.checkpoint.checkpoint(forward, given, use_reentrant=True).sum().backward()
-    before = operators.fastest("a sum", {"slow": slow, "quick": quick}, [x()])  # without a gradient, as in the forward
+    before = _ways.fastest("a sum", {"slow": slow, "quick": quick}, [x()])  # without a gradient, as in the forward
     assert chosen == [before, "slow"]
 
 
@@ -135,12 +135,12 @@ def test_nothing_is_measured_inside_a_backward_pass():
 def test_on_a_gpu_a_choice_is_made_before_a_capture_and_kept_in_it():
     given = torch.randn(64, 64, device="cuda", requires_grad=True)
     ways = {"slow": slow, "quick": quick}
-    assert operators.fastest("a sum", ways, [given]) == "quick"
+    assert _ways.fastest("a sum", ways, [given]) == "quick"
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        assert operators.fastest("a sum", ways, [given]) == "quick"
-        assert operators.fastest("another", ways, [given]) == "slow"  # nothing is measured now
-    assert operators.fastest("another", ways, [given]) == "quick"
+        assert _ways.fastest("a sum", ways, [given]) == "quick"
+        assert _ways.fastest("another", ways, [given]) == "slow"  # nothing is measured now
+    assert _ways.fastest("another", ways, [given]) == "quick"
 
 
 def test_ways_that_are_compiled_wait_once_a_process_has_spent_its_seconds_on_them():
@@ -157,15 +157,15 @@ def test_ways_that_are_compiled_wait_once_a_process_has_spent_its_seconds_on_the
 
     def choose(name, seconds=0.0):
         ways = {"slow": slow, "compiled": compiled(name, seconds)}
-        return operators.fastest(name, ways, [x()], compiled=("compiled",))
+        return _ways.fastest(name, ways, [x()], compiled=("compiled",))
 
     assert choose("first", 2.1) == "compiled"
     assert choose("second") == "slow"
     assert "second" not in ran
-    operators.forget()  # as in another process
+    _ways.forget()  # as in another process
     assert choose("first") == "compiled"
     assert choose("second") == "compiled"
-    operators.forget()
+    _ways.forget()
     before = len(ran)
     assert choose("second") == "compiled"
     assert len(ran) == before  # from the machine's table
@@ -179,13 +179,13 @@ def test_an_answer_that_is_old_is_measured_again():
         return quick(x)
 
     def choose():
-        operators.forget()  # as in another process
+        _ways.forget()  # as in another process
         before = len(ran)
-        assert operators.fastest("a sum", {"counted": counted, "slow": slow}, [x()]) == "counted"
+        assert _ways.fastest("a sum", {"counted": counted, "slow": slow}, [x()]) == "counted"
         return len(ran) > before
 
     assert choose()
     assert not choose()
-    (key,) = json.loads(table().path.read_text())
-    table().put(key, dataclasses.replace(table().get(key), at=0.0))
+    (key,) = json.loads(_ways.table().path.read_text())
+    _ways.table().put(key, dataclasses.replace(_ways.table().get(key), at=0.0))
     assert choose()

@@ -15,12 +15,13 @@ import io
 import logging
 import operator
 import pathlib
+import pickle
 import random
 import threading
 import types
 import typing
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from .walk import (
     bare_dictionary,
     dictionary_of,
     handler_of,
+    is_plain,
     look_at_object,
     mark,
     slots_in,
@@ -55,12 +57,12 @@ def register(kind: type, handler: Handler) -> None:
 
 def stands_by_identity(kind: type) -> bool:
     """Return True for a kind whose objects have nothing in them that code decides by, or nothing that changes."""
-    return handler_of(kind) in _NOTHING_TO_RESTORE
+    return is_opaque(kind) or handler_of(kind) in _NOTHING_TO_RESTORE.values()
 
 
 def is_opaque(kind: type) -> bool:
     """Return True for a kind whose objects are not looked into, such as locks, loggers and operators of torch's."""
-    return handler_of(kind) in (_by_identity, _logger)
+    return handler_of(kind) in (_by_identity, _lock, _logger, _thread)
 
 
 def _by_identity(walk: Walk, value: Any, at: Path) -> Any:
@@ -71,13 +73,54 @@ def _tensor(walk: Walk, value: Any, at: Path) -> Any:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return walk.identity(value)
     layout = walk.watch_memory(value) if value.layout == torch.strided else ()
-    return walk.identity(value), layout, walk.attributes(value, (*at, 1)) if vars(value) else ()
+    if vars(value):
+        return walk.identity(value), layout, walk.attributes(value, (*at, 2)), _named_parts(walk, value, (*at, 3))
+    walk.watch(vars(value), {})
+    return walk.identity(value), layout, (), _named_parts(walk, value, (*at, 3))
+
+
+def _named_parts(walk: Walk, value: torch.Tensor, at: Path) -> Any:
+    """Look at what Python makes of a tensor only where code asks for it by name."""
+    names = walk.names or frozenset()
+    grad = walk.watch_by(lambda: value.grad, by_identity=True) if "grad" in names and value.is_leaf else None
+    version = walk.watch_by(lambda: value._version) if "_version" in names and not value.is_inference() else None
+    return walk.look(grad, ".grad", at), version
 
 
 def _code(walk: Walk, value: Any, at: Path) -> Any:
     walk.code.append(value)
     code = walk.watch_by(lambda: value.__code__, by_identity=True)
-    return walk.identity(value), walk.identity(code), walk.attributes(value, (*at, 1), all_names=True)
+    attributes = walk.attributes(value, (*at, 2), all_names=True)
+    return walk.identity(value), walk.identity(code), attributes, _descriptions(walk, value, (*at, 3))
+
+
+DESCRIPTIONS = ("__annotations__", "__doc__", "__module__", "__name__", "__qualname__")
+
+
+def _descriptions(walk: Walk, value: Any, at: Path) -> Any:
+    """Look at what a function or class says of itself, where code names it."""
+    named = [name for name in DESCRIPTIONS if name in (walk.names or ())]
+    return tuple(
+        walk.look(walk.watch_by(functools.partial(getattr, value, name, None), by_identity=True), f".{name}", (*at, n))
+        for n, name in enumerate(named)
+    )
+
+
+def _plain_with_attributes(walk: Walk, value: Any, at: Path) -> Any:
+    walk.plain((value,))
+    return value, walk.attributes(value, (*at, 1))
+
+
+def _enum(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value), walk.attributes(value, (*at, 1))
+
+
+def _lock(walk: Walk, value: Any, at: Path) -> Any:
+    return walk.identity(value), walk.watch_by(value.locked)
+
+
+def _thread(walk: Walk, value: threading.Thread, at: Path) -> Any:
+    return walk.identity(value), walk.watch_by(lambda: (value.name, value.is_alive()))
 
 
 def _method(walk: Walk, value: Any, at: Path) -> Any:
@@ -92,18 +135,8 @@ def _builtin(walk: Walk, value: Any, at: Path) -> Any:
     return value.__name__, walk.look(owner, "", (*at, 1))
 
 
-def _wrapped(walk: Walk, value: Any, at: Path) -> Any:
-    return walk.identity(value), walk.look(value.__func__, "", (*at, 1))
-
-
-def _partial(walk: Walk, value: Any, at: Path) -> Any:
-    function, held, named = value.func, value.args, value.keywords
-    parts = (walk.look(function, ".func", (*at, 0)), walk.look(held, ".args", (*at, 1)))
-    return (*parts, walk.look(named, ".keywords", (*at, 2)))
-
-
 def _cached(walk: Walk, value: Any, at: Path) -> Any:
-    walk.code.append(value.__wrapped__)
+    walk.code.append(value)
     code = getattr(value.__wrapped__, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):  # a copy of its object finds nothing
         return walk.stop(value, "the cache of a method")
@@ -123,7 +156,7 @@ def _times_cleared(cache: Any) -> int:
 
 
 def _all_plain(values: Any) -> bool:
-    return all(issubclass(kind, PLAIN) for kind in set(map(type, values)))
+    return all(map(is_plain, values))
 
 
 def _sequence(walk: Walk, value: Any, at: Path) -> Any:
@@ -153,7 +186,12 @@ def _mapping(walk: Walk, value: Any, at: Path) -> Any:
         walk.plain(part for item in found for part in item)
     else:
         found = walk.items(value, at if kind is dict else (*at, 0))
-    return found if kind is dict else (found, walk.attributes(value, (*at, 1)))
+    if kind is dict:
+        return found
+    makes_missing = (
+        walk.watch_by(lambda: value.default_factory, True) if isinstance(value, collections.defaultdict) else None
+    )
+    return found, walk.attributes(value, (*at, 1)), walk.look(makes_missing, ".default_factory", (*at, 2))
 
 
 def _set(walk: Walk, value: Any, at: Path) -> Any:
@@ -217,50 +255,49 @@ def _what_is_logged(logger: logging.Logger) -> tuple[int, bool, int]:
     return logger.getEffectiveLevel(), logger.disabled, logger.manager.disable
 
 
-def _of_c(walk: Walk, value: Any, at: Path) -> Any:
-    return walk.watch_by(lambda: bytes(memoryview(value).cast("B"))), walk.identity(value)
+def _content(walk: Walk, value: Any, at: Path) -> Any:
+    """Look at an object by what is read from it, which can be written back."""
+    read = next(CONTENTS[base][0] for base in type(value).__mro__ if base in CONTENTS)
+    return walk.identity(value), walk.watch_by(lambda: hash(read(value)))
+
+
+def _of_legacy(value: Any) -> Any:
+    kind, words, *rest = value.get_state()
+    return kind, words.tobytes(), *rest
+
+
+def _set_legacy(value: np.random.RandomState, content: Any) -> None:
+    value.set_state((content[0], np.frombuffer(content[1], np.uint32), *content[2:]))
+
+
+def _of_c(value: Any) -> bytes:
+    return bytes(memoryview(value).cast("B"))
+
+
+def _set_of_c(value: Any, content: bytes) -> None:
+    ctypes.memmove(ctypes.addressof(value), content, len(content))
+
+
+_SIMPLE_OF_C = ctypes.c_int.__mro__[1]
+#: Kinds of objects that are told by one content, as bytes or the like: what reads it, and what writes it.
+CONTENTS: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], object]]] = {
+    **dict.fromkeys((_SIMPLE_OF_C, ctypes.Array, ctypes.Structure, ctypes.Union), (_of_c, _set_of_c)),
+    random.Random: (lambda value: value.getstate(), lambda value, content: value.setstate(content)),
+    np.random.Generator: (
+        lambda value: pickle.dumps(value.bit_generator.state),
+        lambda value, content: setattr(value.bit_generator, "state", pickle.loads(content)),
+    ),
+    np.random.RandomState: (_of_legacy, _set_legacy),
+    torch.Generator: (
+        lambda value: value.get_state().numpy().tobytes(),
+        lambda value, content: value.set_state(torch.frombuffer(bytearray(content), dtype=torch.uint8)),
+    ),
+}
 
 
 def _variable(walk: Walk, value: Any, at: Path) -> Any:
     now = walk.watch_by(lambda: value.get(_MISSING), by_identity=True)
     return walk.identity(value), None if now is _MISSING else walk.look(now, ".get()", (*at, 1))
-
-
-def _reference(walk: Walk, value: Any, at: Path) -> Any:
-    walk.watch_by(lambda: value() is None)
-    return "reference", walk.look_weakly(value(), (*at, 1))
-
-
-def _proxy(walk: Walk, value: Any, at: Path) -> Any:
-    return "proxy", walk.look_weakly(value.__repr__.__self__, (*at, 1))
-
-
-def _generator_of_numbers(read: Any) -> Handler:
-    def look(walk: Walk, value: Any, at: Path) -> Any:
-        return walk.identity(value), walk.watch_by(lambda: hash(read(value)))
-
-    return look
-
-
-def _entropy(walk: Walk, value: Any, at: Path) -> Any:
-    return walk.stop(value, "a generator of the system's random numbers")
-
-
-def _state_of_random(value: Any) -> Any:
-    return value.getstate()
-
-
-def _state_of_generator(value: Any) -> Any:
-    return repr(value.bit_generator.state)
-
-
-def _state_of_random_state(value: Any) -> Any:
-    kind, words, *rest = value.get_state()
-    return kind, words.tobytes(), *rest
-
-
-def _state_of_torch(value: Any) -> Any:
-    return value.get_state().numpy().tobytes()
 
 
 def _namespace(walk: Walk, value: Any, at: Path) -> Any:
@@ -271,7 +308,7 @@ def _namespace(walk: Walk, value: Any, at: Path) -> Any:
         for base in value.__mro__:
             if _is_the_users(base):
                 walk.of_class(base, found, (*at, 1), walk.names)
-    return walk.identity(value), tuple(found)
+    return walk.identity(value), tuple(found), _descriptions(walk, value, (*at, 2))
 
 
 def is_at_rest(generator: types.GeneratorType[Any, Any, Any]) -> bool:
@@ -283,7 +320,7 @@ def _generator(walk: Walk, value: types.GeneratorType[Any, Any, Any], at: Path) 
     if not walk.watch_by(lambda: is_at_rest(value)):
         return walk.stop(value, "an iterator (generator)")
     given = {} if value.gi_frame is None else value.gi_frame.f_locals
-    return walk.identity(value), walk.look(dict(given), "", (*at, 1))
+    return walk.identity(value), walk.look(tuple(given.items()), "", (*at, 1))
 
 
 def _file(walk: Walk, value: Any, at: Path) -> Any:
@@ -292,12 +329,9 @@ def _file(walk: Walk, value: Any, at: Path) -> Any:
     return walk.identity(value)  # what is written into it is nobody's number
 
 
-def _slice(walk: Walk, value: Any, at: Path) -> Any:
-    return "slice", walk.look((value.start, value.stop, value.step), "", (*at, 1))
-
-
-def _path(walk: Walk, value: Any, at: Path) -> Any:
-    return type(value), str(value)
+def _reference(walk: Walk, value: Any, at: Path) -> Any:
+    walk.watch_by(lambda: value() is None)
+    return "reference", walk.look_weakly(value(), (*at, 1))
 
 
 def _error(walk: Walk, value: Any, at: Path) -> Any:
@@ -306,16 +340,13 @@ def _error(walk: Walk, value: Any, at: Path) -> Any:
 
 
 def _getter(walk: Walk, value: Any, at: Path) -> Any:
+    walk.code.append(value)  # it reads attributes whose names no code has
     return value.__reduce__()
-
-
-def _view(walk: Walk, value: Any, at: Path) -> Any:
-    return type(value).__name__, walk.look(value.mapping, "", (*at, 1))
 
 
 def _read_only(walk: Walk, value: Any, at: Path) -> Any:
     walk.watch(value, dict(value))
-    return "mapping", walk.look(dict(value), "", (*at, 1))
+    return "mapping", walk.look(tuple(value.items()), "", (*at, 1))  # none of it can be replaced here
 
 
 def look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
@@ -323,66 +354,67 @@ def look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:
     return walk.identity(value), walk.attributes(value, (*at, 1), all_names=True)
 
 
-def _register_each(kinds: Iterable[Any], handler: Handler) -> None:
-    for kind in kinds:
-        register(kind, handler)
-
-
 _OPERATOR = type(torch.ops.aten.add.Tensor).__mro__[1]  # those of higher order, too
-_SIMPLE_OF_C = ctypes.c_int.__mro__[1]
 _ANNOTATIONS = {
     *(types.UnionType, types.GenericAlias, typing.TypeVar, typing.ForwardRef, inspect.Parameter, inspect.Signature),
     *(type(one) for one in (typing.List[int], typing.Union[int, str], typing.Callable[..., int], typing.Any)),  # noqa: UP006, UP007
 } - {type}  # fmt: skip
 _CLASSES_SEEN = type(vars(collections.abc.Sized)["_abc_impl"])  # what an abstract class remembers of `isinstance`
-
-register(object, look_at_object)
-_register_each(
-    (
-        *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
-        *(_OPERATOR, type(torch.ops.aten.add), threading.Thread, enum.Enum),
-        *(logging.Handler, type(threading.Lock()), type(threading.RLock()), _CLASSES_SEEN),
-        *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
-        *_ANNOTATIONS,
+#: Kinds whose objects may change inside, if at all, in what they hold, which is restored for itself.
+_NOTHING_TO_RESTORE: dict[Any, Handler] = {
+    **dict.fromkeys(PLAIN, _plain_with_attributes),
+    **dict.fromkeys((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter),
+    slice: lambda walk, value, at: ("slice", walk.look((value.start, value.stop, value.step), "", (*at, 1))),
+    pathlib.PurePath: lambda walk, value, at: (type(value), str(value)),
+    type(functools.lru_cache(len)): _cached,
+    **dict.fromkeys(
+        (classmethod, staticmethod),
+        lambda walk, value, at: (walk.identity(value), walk.look(value.__func__, "", (*at, 1))),
     ),
-    _by_identity,
-)
-_register_each((list, tuple, collections.deque), _sequence)
-_register_each((set, frozenset), _set)
-_register_each((type, types.ModuleType), _namespace)
-_register_each((bytearray, array.array, memoryview), _buffer)
-_register_each((_SIMPLE_OF_C, ctypes.Array, ctypes.Structure, ctypes.Union), _of_c)
-_register_each(weakref.ProxyTypes, _proxy)
-_register_each((operator.attrgetter, operator.itemgetter, operator.methodcaller), _getter)
-_register_each((type({}.keys()), type({}.values()), type({}.items())), _view)
-register(dict, _mapping)
-register(logging.Logger, _logger)
-register(torch.Tensor, _tensor)
-register(types.MappingProxyType, _read_only)
-register(types.GeneratorType, _generator)
-register(types.FunctionType, _code)
-register(types.MethodType, _method)
-_register_each((classmethod, staticmethod), _wrapped)
-register(types.BuiltinFunctionType, _builtin)
-register(type([].__len__), _builtin)
-register(functools.partial, _partial)
-register(type(functools.lru_cache(len)), _cached)
-register(np.ndarray, _array)
-register(contextvars.ContextVar, _variable)
-register(weakref.ref, _reference)
-register(random.Random, _generator_of_numbers(_state_of_random))
-register(random.SystemRandom, _entropy)
-register(np.random.Generator, _generator_of_numbers(_state_of_generator))
-register(np.random.RandomState, _generator_of_numbers(_state_of_random_state))
-register(torch.Generator, _generator_of_numbers(_state_of_torch))
-register(slice, _slice)
-register(pathlib.PurePath, _path)
-register(BaseException, _error)
-register(io.IOBase.__base__ or io.IOBase, _file)
-register(torch.nn.Module, look_at_module)
-_NOTHING_TO_RESTORE = frozenset(
-    (
-        *(_by_identity, _logger, _getter, _slice, _path, _cached, _wrapped),
-        *(_reference, _proxy, _view, _read_only, _error),
-    )
-)
+    weakref.ref: _reference,
+    **dict.fromkeys(
+        weakref.ProxyTypes, lambda walk, value, at: ("proxy", walk.look_weakly(value.__repr__.__self__, (*at, 1)))
+    ),
+    **dict.fromkeys(
+        (type({}.keys()), type({}.values()), type({}.items())),
+        lambda walk, value, at: (type(value).__name__, walk.look(value.mapping, "", (*at, 1))),
+    ),
+    types.MappingProxyType: _read_only,
+    BaseException: _error,
+}
+HANDLERS.update({
+    object: look_at_object,
+    **dict.fromkeys(
+        (
+            *(torch.UntypedStorage, torch.jit.ScriptModule, types.CodeType),
+            *(_OPERATOR, type(torch.ops.aten.add), logging.Handler, type(threading.RLock()), _CLASSES_SEEN),
+            *(types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
+            *_ANNOTATIONS,
+        ),
+        _by_identity,
+    ),
+    **_NOTHING_TO_RESTORE,
+    **dict.fromkeys((list, tuple, collections.deque), _sequence),
+    **dict.fromkeys((set, frozenset), _set),
+    **dict.fromkeys((type, types.ModuleType), _namespace),
+    **dict.fromkeys((bytearray, array.array, memoryview), _buffer),
+    **dict.fromkeys((types.BuiltinFunctionType, type([].__len__)), _builtin),
+    **dict.fromkeys(CONTENTS, _content),
+    random.SystemRandom: lambda walk, value, at: walk.stop(value, "a generator of the system's random numbers"),
+    dict: _mapping,
+    enum.Enum: _enum,
+    type(threading.Lock()): _lock,
+    threading.Thread: _thread,
+    logging.Logger: _logger,
+    torch.Tensor: _tensor,
+    types.GeneratorType: _generator,
+    types.FunctionType: _code,
+    types.MethodType: _method,
+    functools.partial: lambda walk, value, at: tuple(
+        walk.look(getattr(value, name), f".{name}", (*at, n)) for n, name in enumerate(("func", "args", "keywords"))
+    ),
+    np.ndarray: _array,
+    contextvars.ContextVar: _variable,
+    io.IOBase.__base__ or io.IOBase: _file,
+    torch.nn.Module: look_at_module,
+})  # fmt: skip

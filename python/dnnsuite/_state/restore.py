@@ -6,7 +6,6 @@ from __future__ import annotations
 import collections
 import contextvars
 import copy
-import ctypes
 import functools
 import random
 import types
@@ -16,12 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .kinds import is_at_rest, is_opaque, stands_by_identity
-from .walk import PLAIN, Unknown, bare_dictionary, dictionary_of, hides_state, slots_in
+from .kinds import CONTENTS, is_at_rest, is_opaque, stands_by_identity
+from .walk import Unknown, bare_dictionary, dictionary_of, hides_state, is_plain, slots_in
 from .watch import pickled
 
 _MANY = 20_000  # objects that are looked into
-_PLAIN_TYPES = frozenset(PLAIN)
 _EMPTY = object()  # in the place of what is not there
 _NO_CONTENT = (
     *(types.BuiltinFunctionType, types.CodeType, type, types.ModuleType, torch.Size, np.generic),
@@ -40,7 +38,7 @@ class Kept:
     def __init__(
         self,
         read: Callable[[], Any],
-        write: Callable[[Any], None],
+        write: Callable[[Any], object],
         parts: Callable[[Any], Iterable[Any]] = iter,
         place: Any = None,
     ) -> None:
@@ -93,7 +91,7 @@ class Contents:
         waiting = list(values)
         while waiting:
             value = waiting.pop()
-            if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN) or id(value) in self._seen:
+            if is_plain(value) or id(value) in self._seen:
                 continue
             if len(self._seen) >= _MANY:
                 if strict:
@@ -172,132 +170,43 @@ def keep_names(held: dict[str, Any], names: Callable[[str, Any], bool] = lambda 
     return Kept(read, write, lambda content: content[1::2], held)
 
 
-def keep_reference(read: Callable[[], Any], write: Callable[[Any], None]) -> Kept:
+def keep_reference(read: Callable[[], Any], write: Callable[[Any], object]) -> Kept:
     """Keep which object `read` returns, which counts by its identity."""
     return Kept(lambda: [read()], lambda content: write(content[0]))
 
 
+def _keep_each(keys: Iterable[Any], read: Callable[[Any], Any], write: Callable[[Any, Any], object]) -> Kept:
+    """Keep what stands under each key, or that nothing does."""
+    keys = list(keys)
+
+    def write_all(content: list[Any]) -> None:
+        for key, now, before in zip(keys, map(read, keys), content, strict=True):
+            if now is not before:
+                write(key, before)
+
+    return Kept(lambda: list(map(read, keys)), write_all)
+
+
 def keep_bindings(space: Any, names: Iterable[str]) -> Kept:
     """Keep what stands under names, or that nothing does: in a dictionary, a class or a module."""
-    names = list(names)
+    held: Any = space if isinstance(space, dict) else vars(space)
 
-    def read() -> list[Any]:
-        held = space if isinstance(space, dict) else vars(space)
-        return [held.get(name, _EMPTY) for name in names]
+    def write(name: str, before: Any) -> None:
+        if isinstance(space, dict):
+            space.pop(name, None) if before is _EMPTY else space.update({name: before})
+        elif before is _EMPTY:
+            delattr(space, name)
+        else:
+            setattr(space, name, before)
 
-    def write(content: list[Any]) -> None:
-        for name, now, before in zip(names, read(), content, strict=True):
-            if now is before:
-                continue
-            if isinstance(space, dict):
-                space.pop(name, None) if before is _EMPTY else space.update({name: before})
-            elif before is _EMPTY:
-                delattr(space, name)
-            else:
-                setattr(space, name, before)
-
-    return Kept(read, write)
+    return _keep_each(names, lambda name: held.get(name, _EMPTY), write)
 
 
 def _slots(slots: tuple[Any, ...], value: Any) -> Kept:
-    names = [slot.__name__ for slot in slots]
+    def write(slot: Any, before: Any) -> None:
+        slot.__delete__(value) if before is _EMPTY else slot.__set__(value, before)
 
-    def read() -> list[Any]:
-        return [getattr(value, name, _EMPTY) for name in names]
-
-    def write(content: list[Any]) -> None:
-        for slot, now, before in zip(slots, read(), content, strict=True):
-            if now is not before:
-                slot.__delete__(value) if before is _EMPTY else slot.__set__(value, before)
-
-    return Kept(read, write)
-
-
-def _dictionary(value: Any) -> Iterable[Kept]:
-    kind = bare_dictionary(value)
-
-    def read() -> list[Any]:
-        return [part for item in kind.items(value) for part in item]
-
-    def write(content: list[Any]) -> None:
-        kind.clear(value)
-        kind.update(value, zip(content[::2], content[1::2], strict=True))
-
-    yield Kept(read, write, place=value)
-
-
-def _elements(value: Any) -> Iterable[Kept]:
-    kind: Any = list if isinstance(value, list) else collections.deque
-
-    def write(content: list[Any]) -> None:
-        kind.clear(value)
-        kind.extend(value, content)
-
-    yield Kept(lambda: list(kind.__iter__(value)), write, place=value)
-
-
-def _set(value: Any) -> Iterable[Kept]:
-    def write(content: frozenset[Any]) -> None:
-        set.clear(value)
-        set.update(value, content)
-
-    yield Kept(lambda: frozenset(value), write)
-
-
-def _fixed(value: Any) -> Iterable[Kept]:
-    yield Kept(lambda: None, _nothing, lambda content: value)  # type: ignore[arg-type]
-
-
-def _array(value: Any) -> Iterable[Kept]:
-    if not value.flags.writeable:
-        return
-    before = value.copy()
-    if value.dtype.hasobject:
-        yield Kept(lambda: list(value.flat), lambda content: np.copyto(value, before))
-    else:
-        yield Kept(value.tobytes, lambda content: np.copyto(value, before), _nothing)
-
-
-def _bytes(value: bytearray) -> Iterable[Kept]:
-    yield Kept(lambda: bytes(value), lambda content: value.__setitem__(slice(None), content), _nothing)
-
-
-def _of_c(value: Any) -> Iterable[Kept]:
-    def write(content: bytes) -> None:
-        ctypes.memmove(ctypes.addressof(value), content, len(content))
-
-    yield Kept(lambda: bytes(memoryview(value).cast("B")), write, _nothing)
-
-
-def _variable(value: contextvars.ContextVar[Any]) -> Iterable[Kept]:
-    def write(content: Any) -> None:
-        if content is not _EMPTY:
-            value.set(content)
-
-    yield keep_reference(lambda: value.get(_EMPTY), write)
-
-
-def _by_its_class(value: Any) -> Iterable[Kept] | None:
-    """Keep an object of C code, a table of pandas for instance, as its class lets pickle do it; None if it does not."""
-    if not hasattr(type(value), "__setstate__") or hasattr(type(value), "__next__"):
-        return None
-    try:
-        before = copy.deepcopy(value.__reduce_ex__(4)[2])
-    except Exception:  # whatever keeps it from being pickled or copied
-        return None
-    return [
-        Kept(lambda: pickled(value) or object(), lambda content: value.__setstate__(copy.deepcopy(before)), _nothing)
-    ]
-
-
-def _function(value: Any) -> Iterable[Kept]:
-    yield Kept(lambda: None, _nothing, lambda content: _defaults(value))  # type: ignore[arg-type]
-    for cell in value.__closure__ or ():
-        yield keep_cell(cell)
-
-
-def _defaults(function: Any) -> list[Any]:
-    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return _keep_each(slots, lambda slot: getattr(value, slot.__name__, _EMPTY), write)
 
 
 def keep_cell(cell: types.CellType) -> Kept:
@@ -318,56 +227,90 @@ def keep_cell(cell: types.CellType) -> Kept:
     return keep_reference(read, write)
 
 
-def _inner(*names: str) -> Callable[[Any], Iterable[Kept]]:
+def _items(value: Any) -> list[Any]:
+    return [part for item in bare_dictionary(value).items(value) for part in item]
+
+
+def _set_items(value: Any, content: list[Any]) -> None:
+    kind = bare_dictionary(value)
+    kind.clear(value)
+    kind.update(value, zip(content[::2], content[1::2], strict=True))
+
+
+def _elements(value: Any) -> list[Any]:
+    return list((list if isinstance(value, list) else collections.deque).__iter__(value))
+
+
+def _set_elements(value: Any, content: list[Any]) -> None:
+    kind: Any = list if isinstance(value, list) else collections.deque
+    kind.clear(value)
+    kind.extend(value, content)
+
+
+def _set_members(value: Any, content: frozenset[Any]) -> None:
+    set.clear(value)
+    set.update(value, content)
+
+
+def _array(value: Any) -> Iterable[Kept]:
+    if not value.flags.writeable:
+        return
+    before = value.copy()
+    if value.dtype.hasobject:
+        yield Kept(lambda: list(value.flat), lambda content: np.copyto(value, before))
+    else:
+        yield Kept(value.tobytes, lambda content: np.copyto(value, before), _nothing)
+
+
+def _variable(value: contextvars.ContextVar[Any]) -> Iterable[Kept]:
+    yield keep_reference(lambda: value.get(_EMPTY), lambda content: content is not _EMPTY and value.set(content))
+
+
+def _by_its_class(value: Any) -> Iterable[Kept] | None:
+    """Keep an object of C code, a table of pandas for instance, as its class lets pickle do it; None if it does not."""
+    if not hasattr(type(value), "__setstate__") or hasattr(type(value), "__next__"):
+        return None
+    try:
+        before = copy.deepcopy(value.__reduce_ex__(4)[2])
+    except Exception:  # whatever keeps it from being pickled or copied
+        return None
+    return [
+        Kept(lambda: pickled(value) or object(), lambda content: value.__setstate__(copy.deepcopy(before)), _nothing)
+    ]
+
+
+def _function(value: Any) -> Iterable[Kept]:
+    yield from _holding(lambda: [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()])
+    yield from map(keep_cell, value.__closure__ or ())
+
+
+def _holding(parts: Callable[[], Iterable[Any]]) -> Iterable[Kept]:
+    """Keep nothing of a value but what its parts hold."""
+    yield Kept(lambda: None, _nothing, lambda content: parts())
+
+
+def _saver(
+    read: Callable[[Any], Any], write: Callable[[Any, Any], object], parts: Callable[[Any], Iterable[Any]] = iter
+) -> Callable[[Any], Iterable[Kept]]:
+    """Keep what is read from a value, and can be written to it."""
+
     def save(value: Any) -> Iterable[Kept]:
-        yield Kept(lambda: None, _nothing, lambda content: [getattr(value, name) for name in names])  # type: ignore[arg-type]
+        yield Kept(functools.partial(read, value), functools.partial(write, value), parts, value)
 
     return save
-
-
-def _numbers(read: str, write: str) -> Callable[[Any], Iterable[Kept]]:
-    def save(value: Any) -> Iterable[Kept]:
-        before = getattr(value, read)()
-        yield Kept(lambda: repr(getattr(value, read)()), lambda content: getattr(value, write)(before), _nothing)
-
-    return save
-
-
-def _of_torch(value: torch.Generator) -> Iterable[Kept]:
-    def write(content: Any) -> None:
-        value.set_state(before)
-
-    before = value.get_state()
-    yield Kept(lambda: value.get_state().numpy().tobytes(), write, _nothing)
-
-
-def _generator(value: Any) -> Iterable[Kept]:
-    def write(content: Any) -> None:
-        value.bit_generator.state = before
-
-    before = value.bit_generator.state
-    yield Kept(lambda: repr(value.bit_generator.state), write, _nothing)
 
 
 _SAVERS: dict[type, Callable[[Any], Iterable[Kept]]] = {
-    dict: _dictionary,
-    list: _elements,
-    collections.deque: _elements,
-    set: _set,
-    tuple: _fixed,
-    frozenset: _fixed,
+    dict: _saver(_items, _set_items),
+    **dict.fromkeys((list, collections.deque), _saver(_elements, _set_elements)),
+    set: _saver(frozenset, _set_members),
+    **dict.fromkeys((tuple, frozenset), lambda value: _holding(lambda: value)),
     np.ndarray: _array,
-    bytearray: _bytes,
-    ctypes.c_int.__mro__[1]: _of_c,  # of all simple kinds
-    ctypes.Array: _of_c,
-    ctypes.Structure: _of_c,
+    bytearray: _saver(bytes, lambda value, content: value.__setitem__(slice(None), content), _nothing),
     contextvars.ContextVar: _variable,
     types.FunctionType: _function,
-    types.MethodType: _inner("__self__"),
-    functools.partial: _inner("func", "args", "keywords"),
+    types.MethodType: lambda value: _holding(lambda: [value.__self__]),
+    functools.partial: lambda value: _holding(lambda: [value.func, value.args, value.keywords]),
     random.SystemRandom: _nothing,
-    random.Random: _numbers("getstate", "setstate"),
-    np.random.RandomState: _numbers("get_state", "set_state"),
-    np.random.Generator: _generator,
-    torch.Generator: _of_torch,
+    **{kind: _saver(read, write, _nothing) for kind, (read, write) in CONTENTS.items()},
 }

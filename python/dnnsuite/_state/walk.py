@@ -35,12 +35,15 @@ _DEEP = 100  # objects in one another
 PLAIN = (
     *(bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented), range),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format, np.number, np.bool_, np.str_, np.dtype),
+    *(np.datetime64, np.timedelta64),
     *(decimal.Decimal, fractions.Fraction, re.Pattern),
     *(datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
 )
-_PLAIN_TYPES = frozenset((*PLAIN, torch.Size, datetime.datetime))  # looked up faster than `isinstance` decides
+PLAIN_TYPES = frozenset(PLAIN) - {decimal.Decimal}  # looked up faster than `isinstance` decides
+_PLAIN_TYPES = PLAIN_TYPES | {torch.Size, datetime.datetime}
 _POINTER = 8  # bytes
 _BASES = operator.attrgetter("__mro__")
+_TAKES_GRADIENT: Any = torch.Tensor.requires_grad
 _NO_VALUES = (
     *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
     *(property, classmethod, staticmethod, functools.cached_property),
@@ -49,6 +52,7 @@ _OF_C = (
     *(types.MemberDescriptorType, types.GetSetDescriptorType),
     type(vars(collections.namedtuple("_Fields", "field"))["field"]),  # which reads an element of the tuple
 )
+_METHODS = (types.FunctionType, property, classmethod, staticmethod, functools.cached_property)
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 
 Path = tuple[int, ...]
@@ -108,6 +112,8 @@ class Walk:
         code: functions and classes that code may call from here.
     """
 
+    _of_its_time = True  # settings that decide on values count, too
+
     def __init__(
         self,
         root: Any,
@@ -134,6 +140,7 @@ class Walk:
         self._objects_of: list[Any] = []
         self._tensors: list[torch.Tensor] = []
         self._addresses: list[int] = []
+        self._forms: list[tuple[torch.Size, bool]] = []
         self._kinds: list[Any] = []
         self._classes: dict[type, tuple[type, ...]] = {}
         self._seen: dict[int, int] = {}
@@ -157,6 +164,8 @@ class Walk:
                 return False
             if list(map(torch.Tensor.data_ptr, self._tensors)) != self._addresses:
                 return False
+            if list(map(_form_of, self._tensors)) != self._forms:
+                return False
             for read, before, by_identity in self._looks:
                 now = read()
                 if now is not before and (by_identity or now != before):
@@ -169,8 +178,10 @@ class Walk:
 
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         """Take the snapshot of a part, `at` this path in that of the whole; `label` says where it is in its holder."""
-        if type(value) in _PLAIN_TYPES or isinstance(value, PLAIN):
+        if is_plain(value):
             self._marks.append(mark(value))
+            if self._of_its_time and isinstance(value, decimal.Decimal):
+                self._marks.append(self.watch_by(lambda: repr(decimal.getcontext())))  # it decides on arithmetic
             if put is not None and self._collects:
                 self.places.append((at, value, put))
             return value
@@ -210,11 +221,13 @@ class Walk:
         return value
 
     def watch_memory(self, tensor: torch.Tensor) -> Any:
-        """Return the layout of a tensor, and look at it again where `.data = ...` has given it other memory."""
+        """Return the layout of a tensor, and look at it again where `.data = ...`, `resize_` or `requires_grad_` has
+        changed it."""
         self._tensors.append(tensor)
         self._addresses.append(tensor.data_ptr())
+        self._forms.append(_form_of(tensor))
         address = tensor.data_ptr() if tensor.is_cuda else 0  # a graph of CUDA keeps it
-        return tuple(tensor.shape), tensor.stride(), tensor.dtype, address
+        return tuple(tensor.shape), tensor.stride(), tensor.dtype, address, tensor.requires_grad
 
     def look_weakly(self, value: Any, at: Path) -> Any:
         """Take the snapshot of what a weak reference leads to, which the walk must not keep alive."""
@@ -284,14 +297,18 @@ class Walk:
     def of_class(
         self, kind: type, found: list[Any], at: Path, names: frozenset[str] | None, hidden: Iterable[str] = ()
     ) -> None:
-        """Take the snapshots of a class's values that code names, but for those that an object of it hides."""
+        """Take the snapshots of a class's values that code names, but for those that an object of it hides, and of its
+        methods."""
         space = vars(kind)
+        methods = [value for name, value in space.items() if isinstance(value, _METHODS)]
+        self.code += methods
+        found.append(("methods", tuple(map(Same, methods))))
         shown = [
             name
             for name, value in space.items()
             if (names is None or name in names)
             and name not in hidden
-            and not (name.startswith(("__", "_abc_")) or isinstance(value, _NO_VALUES))
+            and not (name.startswith(("__", "_abc_")) or isinstance(_unbound(value), _NO_VALUES))
             and not isinstance(value, _OF_C)
         ]
         if kind not in self._spaces:  # another name may come in
@@ -350,7 +367,26 @@ def alike(a: Any, b: Any) -> bool:
     """Return True for one object, and for plain values that code cannot tell apart."""
     if a is b or type(a) is not type(b):
         return a is b
-    return (type(a) in _PLAIN_TYPES or isinstance(a, PLAIN)) and mark(a) == mark(b) and bool(a == b)
+    return is_plain(a) and is_plain(b) and mark(a) == mark(b) and bool(a == b)
+
+
+def is_plain(value: Any) -> bool:
+    """Return True for an immutable value that compares by what it is: one of a user's class may have attributes."""
+    kind = type(value)
+    if kind in _PLAIN_TYPES:
+        return True
+    if not isinstance(value, PLAIN):
+        return False
+    held = dictionary_of(value) if issubclass(kind, PLAIN) else None  # a number's stand-in only says it is one
+    return not held and not slots_in(kind) and (held is None or not _is_the_users(kind))
+
+
+def _form_of(tensor: torch.Tensor) -> tuple[torch.Size, bool]:
+    return tensor.size(), _TAKES_GRADIENT.__get__(tensor)
+
+
+def _unbound(value: Any) -> Any:
+    return value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
 
 
 # -- classes -------------------------------------------------------------------------------------------------------

@@ -19,9 +19,8 @@ from typing import Any
 
 import torch
 
-from .walk import PLAIN, Path, Put, Walk, dictionary_of, handler_of, hides_state, look_at_object, mark, slots_in
+from .walk import PLAIN_TYPES, Path, Put, Walk, dictionary_of, handler_of, hides_state, look_at_object, mark, slots_in
 
-_PLAIN_TYPES = frozenset(PLAIN)
 _WITH_ITERATORS = ("builtins", "itertools", "collections", "_collections")  # no files, which may be closed
 
 
@@ -29,15 +28,21 @@ class _Content(Walk):
     """Walk whose snapshot equals that of an equal copy; it does not look into modules, nor at parameters and where
     a reference leads that keeps nothing alive: those of a copy are the copy's."""
 
-    unsaid = False  # a part of it does not say its content
+    _of_its_time = False
+    unsaid = False  # a part of it does not say its content: then what pickle would write of the whole counts
 
     def __init__(self, root: Any) -> None:
         super().__init__(root)
-        self.snapshot = self.snapshot, self.marks
+        self.told = self.snapshot, self.marks
+        self.snapshot = pickled(root) if self.unsaid else self.told
+
+    def same(self) -> bool:
+        """Return True if nothing has changed, for all that is known."""
+        return pickled(self.root) == self.snapshot if self.unsaid else super().same()
 
     def look(self, value: Any, label: str | None, at: Path, put: Put | None = None, named: bool = False) -> Any:
         kind: Any = type(value)
-        if kind in _PLAIN_TYPES:
+        if kind in PLAIN_TYPES:
             return super().look(value, label, at, put, named)
         if issubclass(kind, torch.nn.Module):
             return self.identity(value)
@@ -117,22 +122,6 @@ def pickled(value: Any) -> int | None:
     return None
 
 
-class _Whole:
-    """Content of a value in which a part does not say its own: what pickle would write of the whole, None if nothing.
-    Then it counts as unchanged."""
-
-    def __init__(self, root: Any) -> None:
-        self.root, self.snapshot = root, pickled(root)
-
-    def same(self) -> bool:
-        return pickled(self.root) == self.snapshot
-
-
-def _content_of(value: Any) -> _Content | _Whole:
-    found = _Content(value)
-    return _Whole(value) if found.unsaid else found
-
-
 def _place(iterator: Any) -> Any:
     """Describe how far an iterator has come, and those that it takes from; None if it does not say."""
     with warnings.catch_warnings(), suppress(Exception):
@@ -145,13 +134,13 @@ def _described(part: Any) -> Any:
     """Describe a part of an iterator's state. A list is told by its length: it may be made for this answer alone, and
     then another may have its address."""
     kind = type(part)
-    if kind in _PLAIN_TYPES:
+    if kind in PLAIN_TYPES:
         return mark(part), part
     if kind is tuple:
         return tuple(map(_described, part))
     if _is_of_python(kind):
         return kind, _place(part)
-    return kind, len(part) if kind is list else _Content(part).snapshot
+    return kind, len(part) if kind is list else _Content(part).told
 
 
 def _is_of_python(kind: type) -> bool:
@@ -163,7 +152,7 @@ class Watch:
 
     def __init__(self, held: Mapping[str, Any], wanted: Callable[[str, Any], bool]) -> None:
         self._wanted = wanted
-        self._looks: dict[str, _Content | _Whole] = {}
+        self._looks: dict[str, _Content] = {}
         self.known: dict[str, Any] = {}  # all attributes
         self.changed(held)
 
@@ -178,7 +167,7 @@ class Watch:
             value = held[name]
             if look is not None and look.root is value and look.same():
                 continue
-            looks[name] = _content_of(value)
+            looks[name] = _Content(value)
             if look is None or looks[name].snapshot != look.snapshot:
                 found.append(name)
         self._looks = looks

@@ -16,12 +16,11 @@ import torch
 
 from .._C import Guards
 from .._torch import caches_parametrizations, own_parametrizations
-from .called_once import OneCall
 from .capture import Audit, CapturedStep, CudaGraphs, Recordings, Scripts, guards
 from .capture.guards import GuardTable, guard_left_out
-from .outside import OutsideState
-from .part import LossFunction
-from .shard import Shard, Vectors
+from .outside import OneCall, OutsideState
+from .part import LossFunction, Vectors
+from .shard import Shard
 
 Autocast = tuple[str, bool, torch.dtype, bool]
 
@@ -36,15 +35,6 @@ def readers_of_autocast(device: str) -> Sequence[Callable[[], Any]]:
     """List functions that read the autocast of a type of device: enabled, dtype, cache enabled."""
     enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
     return partial(enabled, device), partial(dtype, device), torch.is_autocast_cache_enabled
-
-
-def _under(autocast: Autocast) -> AbstractContextManager[Any]:
-    """Context manager: set that autocast in a thread that has another.
-
-    On a GPU torch's cache of cast weights is off: a graph would read weights cast in an earlier step.
-    """
-    device, enabled, dtype, cache = autocast
-    return torch.autocast(device, dtype, enabled, cache and device == "cpu")
 
 
 def parts_of(models: int, width: int, rest: int = 0) -> Sequence[tuple[int, int]]:
@@ -67,6 +57,7 @@ class Deal:
         trusted: steps of all models have shown that the code moves nothing that cannot be put back.
 
     Attributes:
+        captured: the steps of shards that are captured, or may yet be.
         itself: the one shard is the array, without a copy of its modules.
     """
 
@@ -90,44 +81,24 @@ class Deal:
         self._values: list[Any] | None = None
         self._reach = guards.reach_of(loss_function, shards[0].array, shards[0].whole)
         self.outside, self._layouts = OutsideState(self._reach.readers), set[Any]()
-        self._captured = [
-            CapturedStep(shard.train, shard.array, loss_function, shard.state, replays, shard, recordings, self._reach)
+        self.captured = [
+            CapturedStep(shard, replays, recordings, self._reach)
             for shard in (self.shards[:1] if ahead else self.shards)
             if replays is not None
         ]
-        self.one_call = OneCall(self._captured, trusted) if len(shards) > 1 and self._captured else None
-
-    @property
-    def captures(self) -> bool:
-        """True if steps are captured, or may yet be."""
-        return bool(self._captured)
+        self.one_call = OneCall(self.captured, trusted) if len(shards) > 1 and self.captured else None
 
     @property
     def mode(self) -> str:
         """`captured`, `warming up`, or `eager: ` and the reason, of the shard that is furthest from a replay."""
-        if len(self._captured) == 1 and not self.ahead:
-            return self._captured[0].mode
-        modes = {captured.mode for captured in self._captured}
+        if len(self.captured) == 1 and not self.ahead:
+            return self.captured[0].mode
+        modes = {captured.mode for captured in self.captured}
         for start in ("eager", "warming up"):
             for mode in sorted(modes):
                 if mode.startswith(start):
                     return mode
         return "warming up" if self.ahead else "captured"
-
-    @property
-    def recordings(self) -> int:
-        """Number of recordings that a shard can replay."""
-        return len(set().union(*(captured.programs() for captured in self._captured)))
-
-    @property
-    def unsettled(self) -> str:
-        """Reason for which no replay is found although steps are recorded."""
-        return next(filter(None, (one.unsettled for one in self._captured)), "no recorded step was like the next")
-
-    @property
-    def scouted(self) -> bool:
-        """True once it is known whether the first shard, recorded ahead, can be replayed."""
-        return self.ahead and all(one.replayed or one.refusal is not None for one in self._captured)
 
     def ran_python(self) -> bool:
         """Return True if a step since the last call was no replay in every shard, or left tensors in attributes. None
@@ -144,28 +115,31 @@ class Deal:
     def parted(self) -> bool:
         """True if models of one shard go different ways, by numbers that their code reads: recordings of shards of one
         are fewer."""
-        for captured, shard in zip(self._captured, self.shards, strict=False):
-            if captured.parted and shard.length > 1:
-                return True
-        return False
+        each = zip(self.captured, self.shards, strict=False)
+        return any(captured.parted and shard.length > 1 for captured, shard in each)
 
     def guard_code(self, guards: Guards) -> None:
         """Guard that no other function stands in the place of one that the steps call, and that layers leave out what
         they do."""
         guard_left_out(guards, self.shards[0].whole, [(one.start, one.length) for one in self.shards])
-        if self._captured:
+        if self.captured:
             self._reach.bindings.guard(guards)
 
     def look(self) -> None:
         """Read the values that the code sees outside of its arguments, for a step that is asked for now."""
-        if self._captured and not self.table.hold():
+        if self.captured and not self.table.hold():
             fresh = self.table.renewed(self._guard)
             self._values = [read() for read in self._reach.readers]
             self.table.keep(fresh)
 
+    @property
+    def outgrown(self) -> bool:
+        """True if the values that the code sees have code in them that came after these shards were made."""
+        return bool(self.captured) and self._reach.outgrown()
+
     def join(self, guards: Guards) -> bool:
         """Let `guards` guard these values; False in a pause."""
-        return not self._captured or self.table.join(guards)
+        return not self.captured or self.table.join(guards)
 
     def _guard(self, guards: Guards) -> None:
         for reader in self._reach.readers:
@@ -179,7 +153,7 @@ class Deal:
         """Return True if a replay for the values `seen`, from `read`, may read them anew; then `note_done` is called
         after it."""
         before, self._seen = self._seen, seen
-        live = before != seen or any(captured.reads_live for captured in self._captured)
+        live = before != seen or any(captured.reads_live for captured in self.captured)
         if live:
             self.outside.look()
         return live
@@ -194,16 +168,11 @@ class Deal:
     @property
     def quiet(self) -> bool:
         """True if the last step was a replay of operators alone in every shard."""
-        return bool(self._captured) and not self.ahead and all(one.quiet for one in self._captured)
+        return bool(self.captured) and not self.ahead and all(one.quiet for one in self.captured)
 
     @property
     def _replayed(self) -> bool:
-        return bool(self._captured) and not self.ahead and all(one.replayed for one in self._captured)
-
-    @property
-    def follows(self) -> bool:
-        """True if a shard may put stand-ins in the place of Python's numbers in the next step."""
-        return any(captured.follows for captured in self._captured)
+        return bool(self.captured) and not self.ahead and all(one.replayed for one in self.captured)
 
     def read(self) -> list[Any] | None:
         """Return the values that the code sees outside of its arguments, as `look` has found them last."""
@@ -213,21 +182,16 @@ class Deal:
 
     def run_alone(self, alone: bool) -> None:
         """Tell the shards that no other thread runs the code meanwhile."""
-        for captured in self._captured:
+        for captured in self.captured:
             captured.alone = alone
 
     def audit_next(self, audits: bool) -> list[Audit]:
         """Let replays of the next step be audits, or not; return those of the last step."""
         self._took = True
-        done = [captured.audit for captured in self._captured if captured.audit is not None]
-        for captured in self._captured:
+        done = [captured.audit for captured in self.captured if captured.audit is not None]
+        for captured in self.captured:
             captured.audits, captured.audit = audits, None
         return done
-
-    def python_changed(self, names: Sequence[str], state: Any) -> None:
-        """Use the replays for the Python values that the shards' modules have now."""
-        for captured in self._captured:
-            captured.python_changed(names, state)
 
     def run(self, index: int, batch: tuple[Any, ...], asked: Any) -> torch.Tensor:
         """Run one step of `batch` on shard `index`; return its losses `[length]`.
@@ -247,7 +211,9 @@ class Deal:
             with flush:
                 if not (autocast or torch.is_autocast_enabled(device) or caches_parametrizations()):
                     return self._run(shard, index, batch, vectors, seen, flat)
-                with _under(self._autocast), own_parametrizations():
+                # On a GPU torch's cache of cast weights is off: a graph would read weights cast in an earlier step.
+                _, _, dtype, cache = self._autocast
+                with torch.autocast(device, dtype, autocast, cache and device == "cpu"), own_parametrizations():
                     return self._run(shard, index, batch, vectors, seen, flat)
         except BaseException:
             flush.__exit__(None, None, None)  # an interrupt may come on the way in or out
@@ -259,10 +225,10 @@ class Deal:
     def _run(
         self, shard: Shard, index: int, batch: tuple[Any, ...], vectors: Vectors, seen: list[Any] | None, flat: Any
     ) -> torch.Tensor:
-        if index >= len(self._captured):
+        if index >= len(self.captured):
             self._ran = self._took = True
             return shard.step(batch, vectors)
-        captured = self._captured[index]
+        captured = self.captured[index]
         try:
             own = shard.part(batch) if flat is None else batch
             return captured(own, shard.hyper(vectors), seen, flat)

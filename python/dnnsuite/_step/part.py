@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Part of a training step: the forward of one loss function, its backward, and the update of one optimizer."""
+"""Part of a training step: the forward of one loss function, its backward, and the update of one optimizer. `Updates`
+looks at the optimizers of a step before each: at hooks, current hyper-parameters, and parameters that the array no
+longer has.
+
+Hyper-parameters are read when a step is asked for and are inputs of its recording, so a schedule records nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +17,19 @@ from typing import Any
 
 import torch
 
-from .._torch import has_gradient_hook
+from .._C import Guards
+from .._torch import containers_of_step_hooks, has_gradient_hook
 from .._under_way import cut_in
 from ..errors import InvalidArgument
-from ..optim import ArrayOptimizer, GradScaler
-from .batches import with_parts
-from .refusals import explain_loss
+from ..optim import ArrayOptimizer, GradScaler, HyperParameters, guard_values
+from .arguments import explain_loss, hooks_after_a_step, with_parts
+from .capture.guards import GuardTable
 
 _NOTHING = SimpleNamespace()
 _COUNTERS = ("active", "skipped", "grad_norms")  # of an optimizer's group
 LossFunction = Callable[..., "torch.Tensor | tuple[torch.Tensor, torch.Tensor]"]
 Hyper = Mapping[str, torch.Tensor]
+Vectors = Sequence[Hyper]
 Plans = Sequence[tuple[str, list[int], list[int]] | None]
 
 
@@ -253,20 +260,17 @@ class ShardPart:
         if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], torch.Tensor):
             losses, figures = found
         if isinstance(losses, torch.Tensor) and losses.shape == (self.length,):
-            return losses, self._checked_figures(figures)
+            if figures is None or (figures.dim() == 2 and len(figures) == self.length):
+                return losses, None if figures is None else figures.detach()
+            raise InvalidArgument(
+                f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
+                f"they must be [{self.length}, n], n numbers of each model"
+            )
         got = list(losses.shape) if isinstance(losses, torch.Tensor) else f"a {type(losses).__name__}"
         raise InvalidArgument(
             f"the loss function returned {got} for {self.length} models; StepRunner takes one loss per model, "
             f"[{self.length}]: use a loss of dnnsuite.nn.functional, or take the mean of each model's own, as in "
             "losses.flatten(1).mean(1)"
-        )
-
-    def _checked_figures(self, figures: torch.Tensor | None) -> torch.Tensor | None:
-        if figures is None or (figures.dim() == 2 and len(figures) == self.length):
-            return None if figures is None else figures.detach()
-        raise InvalidArgument(
-            f"the loss function returned figures {list(figures.shape)} beside the losses of {self.length} models: "
-            f"they must be [{self.length}, n], n numbers of each model"
         )
 
     def _scaled(self, losses: torch.Tensor) -> torch.Tensor:
@@ -303,3 +307,87 @@ def _slice(batch: Any, index: int, parts: int, wholes: dict[int, torch.Tensor]) 
         wholes[id(part)] = batch
         return part
     return with_parts(batch, lambda part: _slice(part, index, parts, wholes))
+
+
+class Updates:
+    """Optimizers whose groups and hooks are looked at before each step.
+
+    Attributes:
+        vectors: the current hyper-parameters; the same list as before while every value in it is the same.
+        hooks: those that wait for the end of a step, each with its optimizer.
+    """
+
+    def __init__(self, optimizers: Sequence[ArrayOptimizer]) -> None:
+        self._each = [(one, HyperParameters(), (*one.per_model, "max_grad_norm")) for one in optimizers]
+        self.vectors: Vectors = []
+        self.hooks: list[tuple[ArrayOptimizer, Any]] = []
+        self._rules: list[Any] = []
+        self.table = GuardTable()
+        self._before = self._read()
+
+    def changed(self) -> bool:
+        """Look at all of it; return True once groups, flags, rules or state of an optimizer have changed.
+
+        Raises:
+            InvalidArgument: an optimizer has a hook that cannot be called.
+        """
+        if self.table.hold():
+            return False
+        fresh = self.table.renewed(self._guard)
+        self.hooks = [(one, hook) for one, _, _ in self._each for hook in hooks_after_a_step(one)]
+        if self._read() != self._before:
+            return True
+        self.table.keep(fresh)
+        return False
+
+    def _guard(self, guards: Guards) -> None:
+        for one, _, names in self._each:
+            held = vars(one)
+            for key in ("_changes", "param_groups", "step"):
+                guards.item(held, key)
+            for hooks in containers_of_step_hooks(one):
+                guards.container(hooks, hooks.copy())
+            for tensor in _states(one):
+                guards.result(tensor.data_ptr)
+            groups = one.own_groups()
+            guards.container(groups)
+            for group in groups:
+                guards.container(group)
+                guards.container(dict.__getitem__(group, "params"))
+                guard_values(guards, group, names)
+
+    def _read(self) -> tuple[list[Any], ...]:
+        """Read the hyper-parameters; return how often each optimizer was changed, the rules of its groups, how many
+        parameters each has, and where its state lies, which `.data = ...` changes."""
+        found = [(one.own_groups(), hypers, names) for one, hypers, names in self._each]
+        changed = [hypers.read(groups, names) for groups, hypers, names in found]  # all are looked at
+        if any(changed):
+            self._rules = [one.rule(group, group) for one, _, _ in self._each for group in one.own_groups()]
+            self.vectors = [own for _, hypers, _ in found for own in hypers.copies]
+        trained = [len(dict.__getitem__(group, "params")) for groups, _, _ in found for group in groups]
+        places = [tensor.data_ptr() for one, _, _ in self._each for tensor in _states(one)]
+        return [one.revision for one, _, _ in self._each], self._rules, trained, places
+
+
+def _states(optimizer: ArrayOptimizer) -> list[torch.Tensor]:
+    """List the tensors in an optimizer's state as they are: a step that is under way need not end for it."""
+    rows = dict.values(optimizer.state)
+    return [value for row in rows for value in dict.values(row) if isinstance(value, torch.Tensor)]
+
+
+class RemovedParameters:
+    """Search for such parameters. As in torch they get no gradient, and are not stepped; a parameter that the array
+    never had is none of them."""
+
+    def __init__(self) -> None:
+        self._array: torch.nn.Module | None = None
+        self._known: dict[int, torch.Tensor] = {}
+        self.ids: frozenset[int] = frozenset()
+
+    def look(self, array: torch.nn.Module, optimizers: Sequence[ArrayOptimizer]) -> None:
+        """Find those that `optimizers` hold, for `ids`."""
+        held = {id(p): p for p in array.parameters()}
+        known = self._known if array is self._array else {}
+        trained = {id(p) for one in optimizers for group in one.param_groups for p in group["params"]}
+        self.ids = frozenset(trained & known.keys() - held.keys())
+        self._array, self._known = array, {**known, **held}

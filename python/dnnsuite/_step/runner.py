@@ -2,8 +2,8 @@
 """The `StepRunner`: what happens before, in and after a step, in order.
 
 It asks guards whether all is as it was, divides the models into shards again if it is not (`deal.py`), lets an audit
-take the place of a step (`capture/audit.py`), and hands the step to threads (`dispatch.py`). How a shard takes its step
-is told in `capture/step.py`.
+take the place of a step (`capture/comparison.py`), and hands the step to threads (`choices.py`). How a shard takes its
+step is told in `capture/step.py`.
 """
 
 from __future__ import annotations
@@ -28,30 +28,26 @@ from .._torch_threads import threads_of_caller, torch_threads
 from ..errors import InvalidArgument, StaleRecording
 from ..nn.sharing import own_what_trains
 from ..optim import ArrayOptimizer, GradScaler
-from .batches import own_copy
-from .called_once import CallOnce
-from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
-from .capture.audit import Audits
-from .carried_python import CarriedPython
-from .deal import Deal, autocast_now, parts_of, readers_of_autocast
-from .denormals import Flushed
-from .dispatch import Dispatch
-from .interrupts import interrupted_at_the_end
-from .outside import arrays_reached, has_part, width_beside_others
-from .part import LossFunction, StepPart
-from .refusals import (
+from .arguments import (
     check_array,
     check_batch,
     check_counts,
     check_optimizer,
     check_scaler,
     in_parts,
+    own_copy,
     warn_of_single_samples,
 )
+from .capture import CudaDevice, CudaGraphs, NotPlain, Recordings, Scripts, guards
+from .capture.comparison import Audits
+from .carried_python import CarriedPython
+from .choices import Asked, Dispatch, ShardWidths
+from .deal import Deal, autocast_now, parts_of, readers_of_autocast
+from .outside import CallOnce, arrays_reached, has_part, width_beside_others
+from .part import LossFunction, RemovedParameters, StepPart, Updates
 from .shard import Shard
-from .shard_widths import Asked, ShardWidths
+from .surroundings import Flushed, interrupted_at_the_end
 from .threads import NotCopied, SubmittedStep
-from .updates import RemovedParameters, Updates
 
 __all__ = ["StepRunner"]
 
@@ -222,7 +218,7 @@ class StepRunner(NotCopied):
         self._updates = Updates(optimizers)
         self._layout: Any = None  # of the last batch, which was checked
         self._of_tensors = False  # that batch holds nothing else
-        self._python = CarriedPython(array, deal.shards, deal.captures)
+        self._python = CarriedPython(array, deal.shards, bool(deal.captured))
         for one in optimizers:
             mark_stepped(one)
         self._dispatch.renew()
@@ -302,13 +298,11 @@ class StepRunner(NotCopied):
         flat = guards.flatten(batch)
         if known and self._steady and flat[1] == self._layout is not None and self._audits.passes():
             return self._replayed(batch, flat)
-        with interrupted_at_the_end(), self._collector(), analysed_once():
+        # The garbage collector waits for the end of a step that may look through the model; not in steps that stay
+        # eager, which run the user's Python each time.
+        collector = contextlib.nullcontext() if self._way.startswith("eager") else put_off()
+        with interrupted_at_the_end(), collector, analysed_once():
             return self._stepped(batch, flat, known)
-
-    def _collector(self) -> contextlib.AbstractContextManager[None]:
-        """The garbage collector waits for the end of a step that may look through the model; not in steps that stay
-        eager, which run the user's Python each time."""
-        return contextlib.nullcontext() if self._way.startswith("eager") else put_off()
 
     def _stepped(self, batch: tuple[Any, ...], flat: Any, known: bool) -> SubmittedStep:
         """Take a step that is not replayed as the last one; `known` if all guards hold."""
@@ -320,7 +314,8 @@ class StepRunner(NotCopied):
         after = self._updates.hooks
         if self._in_doubt >= _MOST_IN_DOUBT:
             self._in_doubt = 0
-            self._discard(self._deal.unsettled)
+            reasons = (one.unsettled for one in self._deal.captured)  # for which no replay is found
+            self._discard(next(filter(None, reasons), "no recorded step was like the next"))
         if self._trusted is False and self.mode != "warming up":
             self._trusted = True
             if self.mode.startswith("eager"):
@@ -445,14 +440,16 @@ class StepRunner(NotCopied):
         if not (ragged or self._eager) and self._way.startswith("eager"):
             self._eager = self._way
             anew = anew or itself or asks_for_numbers(self._array)
-        if anew or self._deal.scouted or (self._deal.ahead and not searches):
+        # Once it is known whether the first shard, recorded ahead, can be replayed, the others are like it.
+        scouted = all(one.replayed or one.refusal is not None for one in self._deal.captured) or not searches
+        if anew or (self._deal.ahead and scouted):
             self.synchronize()
             if self._deal.itself:  # what models that run one by one have left is theirs in a copy, too
                 take_from_models(self._array)
             rest = self.B if width < self.B and _is_small(self._array) else before if width < before else 0
             rest = rest if anew and searches and self._can_capture else 0
             deal = self._dealt_out(self._array, self._optimizers, width, rest, itself, not self._eager)
-            self._python.deal(deal.shards, deal.captures)
+            self._python.deal(deal.shards, bool(deal.captured))
             self._run(deal, width)
         if self._deal.one_call is not None:
             self._deal.one_call.ragged = ragged
@@ -473,9 +470,9 @@ class StepRunner(NotCopied):
             dispatch.submit(step, False)
             return
         deal.outside.check(dispatch.later and dispatch.threads.under_way)
-        if deal.follows or not deal.replays(step.layout):
+        if any(one.follows for one in deal.captured) or not deal.replays(step.layout):
             deal.run_alone(True)
-            dispatch.run_alone(step, spread=self._large and not deal.captures)
+            dispatch.run_alone(step, spread=self._large and not deal.captured)
             if isinstance(step.error, CallOnce):
                 return
             deal.note_done(step.layout)
@@ -534,6 +531,9 @@ class StepRunner(NotCopied):
             self._set_up_anew(by_models=known and bool(self._python.differing), value=self._python.differing)
             return
         self._deal.look()
+        if self._deal.outgrown:
+            self._set_up_anew(by_models=True, value="code that the step reaches")
+            return
         if self._python.changed():
             self._follow_python()
             return
@@ -576,7 +576,8 @@ class StepRunner(NotCopied):
             self._set_up_anew(by_models=True, value=str(error))
         else:
             self._set_ups = 0
-            self._deal.python_changed(*changed)
+            for captured in self._deal.captured:
+                captured.python_changed(*changed)
 
     def _try(self, step: SubmittedStep) -> None:
         """Time one step alone, for the choice of a width or of a loop."""
@@ -585,7 +586,7 @@ class StepRunner(NotCopied):
         begin = clock()
         self._submit(step)
         self.synchronize()
-        eager = self._deal.itself and not self._deal.captures
+        eager = self._deal.itself and not self._deal.captured
         self._widths.add(clock() - begin, self.mode == "captured", eager)
 
     @property
@@ -620,7 +621,8 @@ class StepRunner(NotCopied):
         """Number of recordings that the models of the last step can be replayed with, each counted once if several
         shards share it; 0 if steps are eager. It grows when a batch of another layout, a new Python value or another
         path through the code makes a recording."""
-        return 0 if self._way.startswith("eager") else self._deal.recordings
+        programs = (one.programs() for one in self._deal.captured)
+        return 0 if self._way.startswith("eager") else len(set().union(*programs))
 
     @property
     def audits_passed(self) -> int:

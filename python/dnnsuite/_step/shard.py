@@ -18,11 +18,9 @@ from .._fuse import views as views_of
 from .._fuse import width as array_width
 from .._under_way import whole_array_used
 from ..errors import InvalidArgument
-from .batches import with_parts
+from .arguments import with_parts
 from .capture.guards import module_facts
-from .part import Plans, ShardPart, StepPart, of_all_parts
-
-Vectors = Sequence[Mapping[str, torch.Tensor]]
+from .part import Plans, ShardPart, StepPart, Vectors, of_all_parts
 
 
 class Shard:

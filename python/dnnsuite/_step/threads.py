@@ -150,7 +150,9 @@ class ShardThreads:
                 raise step.error
             return
         with self._changed:
-            self._changed.wait_for(self._has_room)
+            self._changed.wait_for(
+                lambda: len(self._pending) < self._queue_depth or self._error is not None or self._closed
+            )
             self._raise_error()
             if self._closed:
                 raise InvalidArgument("this StepRunner is closed")
@@ -160,9 +162,6 @@ class ShardThreads:
             step.number = self._submitted
             self._changed.notify_all()
         hold_to_one(self)
-
-    def _has_room(self) -> bool:
-        return len(self._pending) < self._queue_depth or self._error is not None or self._closed
 
     def run_here(self, step: SubmittedStep, spread: bool = False) -> None:
         """Run a step in the caller's thread, with operators `spread` over all threads or not; no other may be under
@@ -217,7 +216,12 @@ class ShardThreads:
     def wait(self, step: SubmittedStep) -> None:
         """Wait until `step` has ended, or is known never to end."""
         if step.left or step.error is not None:
-            self._wait_for(step)
+            with self._changed:
+                self._changed.wait_for(lambda: step.left == 0 or self._closed)
+                if step.left:
+                    step.error = StepCancelled("the StepRunner ended before this step was done")
+                if step.error is self._error:
+                    self._error = None  # its caller learns it from the step
         if step.number == self._submitted:
             self._waited = step.number
             let_go(self)
@@ -226,14 +230,6 @@ class ShardThreads:
     def under_way(self) -> bool:
         """True if nobody has waited for the newest step yet."""
         return self._waited != self._submitted
-
-    def _wait_for(self, step: SubmittedStep) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: step.left == 0 or self._closed)
-            if step.left:
-                step.error = StepCancelled("the StepRunner ended before this step was done")
-            if step.error is self._error:
-                self._error = None  # its caller learns it from the step
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dnnsuite._step.capture.arithmetic import Trace, same
-from dnnsuite._step.capture.hidden_reads import is_special
+from dnnsuite._step.capture.arithmetic import Trace, is_special, same
 from dnnsuite._step.capture.plan import StepRecording
 from dnnsuite._step.capture.stand_ins import followed_in_math
 

@@ -198,7 +198,7 @@ def test_a_graph_keeps_what_it_reads():
     recorder = StepRecorder([batch])
     with recorder:
         step((batch,), [])
-    graph = CudaGraphs(GraphDouble()).prepare(step, recorder.recording, (batch.clone(),), [], [batch])
+    graph = CudaGraphs(GraphDouble()).prepare(step, recorder.recording, (batch.clone(),), [])
     cache[0] = torch.tensor(5.0)
     del recorder
     assert graph([batch]).tolist() == [3.0] * 4

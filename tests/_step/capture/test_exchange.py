@@ -23,7 +23,7 @@ class Shard:
         self.array.weight.data.fill_(value)
         self.prepared, self.start, self.length = None, 0, 1
         reach = guards.reach_of(losses, self.array)
-        self.exchange = Exchange(self.array, self, known, reach, ChangingNumbers(reach, self.array))
+        self.exchange = Exchange(self, known, reach, ChangingNumbers(reach, self.array))
 
     def roles(self):
         return {"weight": self.array.weight.data}
@@ -60,9 +60,7 @@ class Shard:
         with StepRecorder([x]) as recorder:
             found = self.step(x)
         recorder.recording.losses = recorder.slot(found).index
-        way = Way(attempt.facts, recording=recorder.recording, replay=Script(make_plan(recorder.recording)))
-        way.made = self.exchange.proven(way)
-        return way
+        return Way(attempt.facts, recording=recorder.recording, replay=Script(make_plan(recorder.recording)))
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_a_shard_waits_for_the_one_that_records_and_takes_its_recording_over(kno
     mine, other = first.look(), second.look()
     assert (mine.stage, other.stage) == ("record", "wait")
     way = first.record(mine)
-    first.exchange.keep(way, way.made)
+    first.exchange.keep(way)
     other = second.look()
     assert (other.stage, second.prepared) == ("ways", ["plan"])
     assert torch.equal(other.paths.replay([torch.tensor([1.0, 2.0])]), torch.tensor([13.0, 13.0]))
@@ -94,7 +92,7 @@ def test_a_recording_that_is_known_needs_no_comparison():
     first = Shard(Recordings())
     mine = first.record(first.look())
     assert not first.exchange.follows(mine)
-    first.exchange.keep(mine, mine.made)
+    first.exchange.keep(mine)
     other = first.look("another layout")
     assert other.stage == "record"
     way = first.record(other)
@@ -106,9 +104,7 @@ def test_a_shard_alone_records_for_itself():
     alone = Shard(None)
     mine = alone.look()
     assert (mine.stage, mine.facts) == ("record", ())
-    way = alone.record(mine)
-    assert way.made is None
-    assert not alone.exchange.follows(way)
+    assert not alone.exchange.follows(alone.record(mine))
 
 
 def test_facts_are_read_again_after_a_change(known):

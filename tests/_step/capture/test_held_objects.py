@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dnnsuite._step.capture.held_objects import HeldObjects
+from dnnsuite._step.capture.value_readers import HeldObjects
 
 
 class Slotted:

@@ -6,8 +6,7 @@ import weakref
 import pytest
 import torch
 
-from dnnsuite._step.capture.library import Recordings, prove
-from dnnsuite._step.capture.placed import Place, Places, Read
+from dnnsuite._step.capture.library import Place, Places, Read, Recordings, prove
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Script
@@ -90,7 +89,7 @@ def test_a_recording_holds_no_tensor_of_its_shard():
     del shard
     gc.collect()
     assert watched() is None
-    assert made.owner() is None
+    assert made.models == (0, 1)
 
 
 def test_a_tensor_without_a_role_is_taken_for_any_shards_once_two_had_it():
@@ -126,6 +125,50 @@ def test_another_size_follows_and_another_operator_does_not():
     known.keep(Shard().proven())
     assert known.follows(Shard().proven(size=1))
     assert not known.follows(Other().proven())
+
+
+class ModelByModel(Shard):
+    """A loop over the models, which are one or several."""
+
+    def step(self, x):
+        return torch.stack([own.mul(2) for own in super().step(x).unbind(0)])
+
+
+class Rounds(Shard):
+    """A loop that ends by a value which Python reads."""
+
+    rounds = 3
+
+    def step(self, x):
+        found, shift = super().step(x), self.weight.sum(1)
+        for _ in range(self.rounds):
+            found = (found + shift).abs()
+            if bool((found < 0).any()):
+                break
+        return found * 3
+
+
+@pytest.mark.parametrize(("kind", "change"), [(ModelByModel, "models"), (Rounds, "rounds")])
+def test_more_models_or_rounds_follow(kind, change):
+    few, many = kind(), kind()
+    if change == "models":
+        many.weight = torch.arange(10.0).reshape(5, 2)
+    else:
+        many.rounds = 9
+    known = Recordings()
+    known.keep(few.proven())
+    assert known.follows(many.proven())
+    assert not known.follows(Shard().proven())
+
+
+def test_a_round_of_its_own_does_not_follow():
+    class Odd(Rounds):
+        def step(self, x):
+            return super().step(x).sub(1)
+
+    known = Recordings()
+    known.keep(Rounds().proven())
+    assert not known.follows(Odd().proven())
 
 
 @pytest.mark.parametrize("given", [0, None])

@@ -167,7 +167,7 @@ def recorded(function, x):
     return recorder.recording
 
 
-def test_only_what_follows_from_the_batch_is_compared_before():
+def test_what_follows_from_the_batch_is_not_read_on_the_way():
     weight = torch.ones(4)
 
     def function(x):
@@ -178,9 +178,21 @@ def test_only_what_follows_from_the_batch_is_compared_before():
         return y + 1 if bool((y * weight).sum() > 1e9) else y * 2
 
     recording = recorded(function, torch.ones(4))
-    guard, before = looks.guard_of(recording)
-    assert len(recording.looks) == 2
-    assert before == {recording.looks[0]}
-    assert [call.name for call in guard.calls] == ["aten.gt.Scalar", "aten.any", "aten.eq.Scalar"]
-    assert looks.changed_before_looks(recording, before)[0] is not None
-    assert looks.changed_before_looks(recording, frozenset(recording.looks)) is None
+    assert [looks.looks_on_the_way(recording, [place]) for place in recording.looks] == [False, True]
+    assert looks.Looks.of(recording).on_the_way
+    assert len(looks.changed_before_looks(recording)) == 1
+    begun = looks.begun_with_looks(recording)
+    assert [call.name for call in begun.calls[:3]] == ["aten.gt.Scalar", "aten.any", "aten.eq.Scalar"]
+    assert [begun.calls[place] for place in begun.looks] == [recording.calls[place] for place in recording.looks]
+
+
+def test_what_is_written_on_the_way_to_a_value_stays_in_its_place():
+    def function(x):
+        y = x.clone()
+        z = y * 2
+        y.add_(1)
+        return z if (y > 9).any() else z * 2
+
+    recording = recorded(function, torch.ones(4))
+    assert not looks.looks_on_the_way(recording, recording.looks)
+    assert looks.begun_with_looks(recording).calls == recording.calls

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from dnnsuite._step.capture.operators import operator_of
+from dnnsuite._step.capture.plan import operator_of
 
 aten = torch.ops.aten
 

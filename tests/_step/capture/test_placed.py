@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._step.capture.placed import PlacedScript, Places
+from dnnsuite._step.capture.library import PlacedScript, Places
 from dnnsuite._step.capture.plan import make_plan
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Script

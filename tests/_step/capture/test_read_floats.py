@@ -9,8 +9,8 @@ import operator
 import pytest
 import torch
 
-from dnnsuite._step.capture.hidden_reads import HiddenReads
-from dnnsuite._step.capture.looks import ValueChanged, holds
+from dnnsuite._step.capture.arithmetic import HiddenReads
+from dnnsuite._step.capture.looks import ValueChanged
 from dnnsuite._step.capture.record import StepRecorder
 from dnnsuite._step.capture.script import Scripts
 from dnnsuite._step.capture.stand_ins import followed_in_math
@@ -29,10 +29,7 @@ def recorded(function, *values, dtype=torch.float64):
 
 def replayed(recording, x):
     """What a replay returns; ValueChanged if Python would go another way."""
-    replay = Scripts()._replay(recording)
-    if replay.guard is not None and not holds(replay.guard, [x]):
-        raise ValueChanged("before the step")
-    return replay([x])
+    return Scripts()._replay(recording)([x])
 
 
 DECISIONS = {

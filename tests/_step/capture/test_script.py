@@ -98,4 +98,4 @@ def test_a_torch_that_no_library_was_built_for_is_named(monkeypatch):
     with StepRecorder([]) as recorder:
         pass
     with pytest.raises(NotScriptable, match=f"^{re.escape(reason)}$"):
-        Scripts().prepare(None, recorder.recording, (), [], [])
+        Scripts().prepare(None, recorder.recording, (), [])

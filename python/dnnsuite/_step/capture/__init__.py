@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Training steps without Python: recorded once, then run as a list of operators or as a CUDA graph."""
 
-from .audit import Audit
+from .comparison import Audit
 from .cuda import CudaDevice, CudaGraphs
 from .guards import remembers
 from .library import Recordings

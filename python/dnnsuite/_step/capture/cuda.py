@@ -17,14 +17,12 @@ import torch
 
 from ..._torch import TorchDispatchMode, capture_stream, end_failed_capture, first_cause, foreach_copy_
 from ...nn.random_streams import DrawnTogether
-from ..batches import compact, own_copy, static_copy
+from ..arguments import compact, own_copy, static_copy
 from . import guards
 from .comparison import State
 from .guards import leave_in, tensors_left
-from .looks import Replay
-from .operators import operator_of
-from .plan import StepRecording
-from .script import NotScriptable
+from .plan import StepRecording, operator_of
+from .script import NotScriptable, Script
 from .unseen import place_of_error
 
 Train = Callable[[Any, Sequence[Any]], torch.Tensor]
@@ -149,9 +147,7 @@ class CudaGraphs:
         computed once per tensor is computed before the capture."""
         return own_copy(batch), [{name: static_copy(value) for name, value in own.items()} for own in hyper]
 
-    def prepare(
-        self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> CudaGraph:
+    def prepare(self, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]) -> CudaGraph:
         graph = CudaGraph(self._device, train, recording, batch, hyper)
         self._made.add(graph)
         return graph
@@ -165,6 +161,8 @@ class CudaRepeat:
     norm), Adam turns it into a full step: there a replay may differ from the step as written by as much as that step
     changes when its parameters change by a rounding error.
     """
+
+    can_undo = True
 
     def __init__(self, device: CudaDevice, state: State) -> None:
         self._device, self._draws = device, device.draws()
@@ -289,8 +287,6 @@ class CudaGraph:
     during a capture are only recorded.
     """
 
-    guard: Replay | None = None
-
     def __init__(
         self, device: CudaDevice, train: Train, recording: StepRecording, batch: Any, hyper: Sequence[Any]
     ) -> None:
@@ -339,3 +335,6 @@ class CudaGraph:
         if self._left:
             self._leave((place, tensor.clone()) for place, tensor in self._left.items())
         return self._losses.clone()  # the next launch writes into the graph's own
+
+
+Replay = Script | CudaGraph

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..capture import guards
-from .library import Facts, Proven, Recordings, prove
-from .looks import NO_LOOKS, Looks, Paths, Replay, holds
+from .cuda import Replay
+from .library import Facts, Proven, Read, Recordings, prove
+from .looks import NO_LOOKS, Looks, Paths
 from .numbers import ChangingNumbers, FollowedStep
-from .placed import Read
 from .plan import StepRecording
 from .reach import Reach
 
@@ -29,32 +29,26 @@ class Exchange:
     """Recordings that one shard takes over from others, and offers to them.
 
     Args:
-        subject: the shard; None if it shares nothing.
+        subject: the shard.
         recordings: those of all shards; None if each keeps its own.
         reach: values and objects that the code can see.
         numbers: those that change between steps.
     """
 
-    def __init__(
-        self,
-        array: torch.nn.Module,
-        subject: Shard | None,
-        recordings: Recordings | None,
-        reach: Reach,
-        numbers: ChangingNumbers,
-    ) -> None:
-        self._array, self._subject, self._recordings, self._numbers = array, subject, recordings, numbers
+    def __init__(self, subject: Shard, recordings: Recordings | None, reach: Reach, numbers: ChangingNumbers) -> None:
+        self._subject, self._recordings, self._numbers = subject, recordings, numbers
         self._readers, self._code = tuple(reach.readers), reach.code
-        self._modules = [type(module) for _, module in guards.modules_of(array)]
+        self._modules = [type(module) for _, module in guards.modules_of(subject.array)]
         self._facts: Facts = ()
         self.leaves = False  # a step leaves tensors in attributes of modules
         if recordings is not None:
-            numbers.go_on_with(recordings.numbers_of((self._code, self._modules)))
+            code, places = recordings.numbers
+            numbers.go_on_with(places if code == (self._code, self._modules) else ())
 
     def note_numbers(self) -> None:
         """Remember which numbers change, for shards that are made after an edit."""
         if self._recordings is not None and (self._numbers.places or self._numbers.why is not None):
-            self._recordings.note_numbers((self._code, self._modules), self._numbers.places)
+            self._recordings.numbers = (self._code, self._modules), tuple(self._numbers.places)
 
     def forget_facts(self) -> None:
         """Read the facts of the shard anew: it has changed."""
@@ -69,11 +63,11 @@ class Exchange:
             first: stage of a step that nobody has recorded.
         """
         recordings, subject = self._recordings, self._subject
-        if recordings is None or subject is None or self._numbers.deep or guards.hook(self._array) is not None:
+        if recordings is None or self._numbers.deep or guards.hook(subject.array) is not None:
             attempt.stage = first
             return
         if not attempt.facts:
-            self._facts = self._facts or self._facts_of(subject, recordings.era)
+            self._facts = self._facts or self._facts_of(recordings.era)
             seen = repr(self._numbers.rest_seen(values))  # 1 is not 1.0
             attempt.facts = *self._facts, key, seen, _torch_state(), tuple(self._numbers.places)
         found = recordings.find(attempt.facts) or recordings.adopt(attempt.facts, self._objects())
@@ -87,9 +81,9 @@ class Exchange:
         if pattern is not None:
             subject.prepare(pattern.plans)
 
-    def _facts_of(self, subject: Shard, era: object) -> Facts:
+    def _facts_of(self, era: object) -> Facts:
         """List what the step depends on beside values; code first, for other layouts have the same."""
-        code, *layouts = subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
+        code, *layouts = self._subject.facts(era, {(path[0], key) for path, key in self._numbers.held_keys})
         return (era if self._code is None else self._code, code), *layouts
 
     def _objects(self) -> list[Any]:
@@ -106,52 +100,43 @@ class Exchange:
     def _take_over(self, found: Sequence[Proven], attempt: Attempt) -> bool:
         """Replay recordings of the step of `attempt` from now on: its only one, or one for each way that it takes;
         return True if there is a new one."""
-        assert self._subject is not None
         taken = False
         for made in found:
-            if self._is_known(made, attempt):
-                continue
+            if attempt.paths.full or attempt.paths.has(made.looks, made.numbers):
+                continue  # it is at hand, or none like it is wanted
             served = made.serve(self._subject)
             if served is None:
                 continue
             taken, (replay, read) = True, served
-            self.leaves = replay.leaves_in(self._array) or self.leaves
+            self.leaves = replay.leaves_in(self._subject.array) or self.leaves
             way = Way(attempt.facts, "replay", replay=replay, read=read, looks=made.looks, step=made.numbers)
             attempt.paths.add(way)
             attempt.stage = "ways"
         return taken
 
-    def _is_known(self, made: Proven, attempt: Attempt) -> bool:
-        """Return True if a recording is at hand, or none like it is wanted."""
-        return attempt.paths.full or attempt.paths.has(made.looks, made.numbers)
-
     def follows(self, way: Way) -> bool:
         """Return True if the recording is a known list of operators, which needs no comparison; it is offered then."""
-        if self._recordings is None or way.replay is None:
+        made = self._proven(way)
+        if made is None or self._recordings is None or not self._recordings.follows(made):
             return False
-        made = way.made = self.proven(way)
-        if made is None or not self._recordings.follows(made):
-            return False
-        self.keep(way, made)
+        self._offer(way, made)
         way.recording = None
         return True
 
-    def proven(self, way: Way) -> Proven | None:
-        """Describe the replay of a way for other shards; None if it cannot serve them."""
-        replay, step = way.replay, way.step
-        if self._subject is None or not way.facts or replay is None:
-            return None
-        if step is not None and replay.guard is not None:
-            return None
-        return prove(way.facts, self._subject, replay, way.read, way.looks, step)
+    def keep(self, way: Way) -> None:
+        """Offer a recording that was compared to other shards."""
+        self._offer(way, self._proven(way))
 
-    def keep(self, way: Way, made: Proven | None) -> None:
-        """Offer a recording to other shards."""
-        if self._recordings is None or not way.facts:
-            return
-        if made is not None and self._subject is not None:
+    def _proven(self, way: Way) -> Proven | None:
+        """Describe the replay of a way for other shards; None if it cannot serve them."""
+        if not way.facts or way.replay is None:
+            return None
+        return prove(way.facts, self._subject, way.replay, way.read, way.looks, way.step)
+
+    def _offer(self, way: Way, made: Proven | None) -> None:
+        if self._recordings is not None and made is not None:
             # What the first step has set is there for the next.
-            now = self._facts_of(self._subject, self._recordings.era)
+            now = self._facts_of(self._recordings.era)
             self._recordings.keep(made, self._objects(), (*now, *way.facts[len(now) :]))
         self.give_up(way, alone=made is None or not made.settled)
 
@@ -179,7 +164,6 @@ class Attempt:
 
     stage: str = "begin"  # then "wait" for another shard, "warm up", "record", "ways"
     facts: Facts = ()  # empty where no other shard has an interest
-    warm: bool = False  # a step was made: state that is made late is there
     recording: StepRecording | None = None  # of a step as written, where numbers change
     values: Any = None  # Python values of the modules after that
     ways: Any = None  # in which the modules' code ran in it
@@ -197,7 +181,6 @@ class Way:
     first: bool = False  # the recorded step was the first: it may have made state that is there later
     recording: StepRecording | None = None
     replay: Replay | None = None
-    made: Proven | None = None  # the recording, in terms that serve other shards
     read: list[Read] = field(default_factory=list)
     looks: Looks = NO_LOOKS  # values that Python has read beside
     step: FollowedStep | None = None  # where numbers are inputs
@@ -211,8 +194,7 @@ class Way:
 
     def begins(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Return True if it is right for all that is known of a step before it."""
-        guard = None if self.replay is None else self.replay.guard
-        return all(read.holds(inputs) for read in self.read) and (guard is None or holds(guard, inputs))
+        return all(read.holds(inputs) for read in self.read)
 
     def fed(self) -> list[Any]:
         """List the numbers that the replay takes beside the tensors."""

@@ -18,21 +18,17 @@ import torch
 from ..._C import Guards
 from ..._C import flatten as flattened
 from ..._fuse import attributes_alone, models_apart, numbers_read, tensors_in
-from ..._state import PLAIN, mark
+from ..._state import PLAIN, PLAIN_TYPES, mark
 from ..._torch import HOOKS_OF_GRADIENTS, global_hooks
 from ...nn.array_module import ArrayModule
 from ...nn.model_tensor import ModelTensor, physical
-from ..batches import opened
+from ..arguments import opened
 from .reach import Reach
 from .stand_ins import NUMBERS
 
 _PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
-_PLAIN_TYPES = frozenset(PLAIN)
-_HOOKS = (
-    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-)  # fmt: skip
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _INTERNAL = frozenset((*vars(torch.nn.Module()), "_root", "_plain", "B"))
-_NO_VALUES = frozenset(("_plain", *vars(torch.nn.Module())))  # beside those of the array and its modules
 
 
 def hook(array: torch.nn.Module) -> str | None:
@@ -141,7 +137,7 @@ def modes_of(array: torch.nn.Module) -> Guards:
     attributes = [
         value for _, module in modules_of(array) for name, value in vars(module).items() if is_state(name, value)
     ]
-    kept = [tensor for value in attributes if type(value) not in _PLAIN_TYPES for tensor in tensors_in(value)]
+    kept = [tensor for value in attributes if type(value) not in PLAIN_TYPES for tensor in tensors_in(value)]
     guard_addresses(guards, (*array.buffers(), *map(physical, kept)))
     for held in global_hooks.containers:
         guards.container(held, held.copy())
@@ -259,16 +255,13 @@ _OWN = ("_fused_parts", "_fused_own")  # what makes models run one by one, and v
 def remembers(array: torch.nn.Module) -> bool:
     """Return True if code of an array's modules may have kept something that it made of its models' tensors, as caches
     do: where another model takes the place of one, that has to go."""
-    return any(_remembers(module) for _, module in modules_of(array))
-
-
-def _remembers(module: torch.nn.Module) -> bool:
-    own = vars(module)
-    if any(own.get(name) is not None for name in _OWN):
-        return True
-    if any(type(value) is ModelTensor for value in own.values()):
-        return True
-    return not all(_is_plain(value, _DEEP) for name, value in own.items() if is_state(name, value))
+    for _, module in modules_of(array):
+        own = vars(module)
+        if any(own.get(name) is not None for name in _OWN) or any(type(value) is ModelTensor for value in own.values()):
+            return True
+        if not all(_is_plain(value, _DEEP) for name, value in own.items() if is_state(name, value)):
+            return True
+    return False
 
 
 def _is_plain(value: Any, depth: int) -> bool:
@@ -302,17 +295,15 @@ def module_facts(array: torch.nn.Module, era: object, without: Collection[tuple[
 
 
 def _of(module: torch.nn.Module, facts: _Facts, without: Collection[str]) -> tuple[Any, ...]:
-    left_out = {*getattr(module, "per_model_lists", ()), *without}
+    left_out = {*getattr(module, "per_model_lists", ()), *without, *_NO_FACTS}
     values = [
-        (name, facts.of(value)) for name, value in vars(module).items() if _is_fact(name) and name not in left_out
+        (name, facts.of(value))
+        for name, value in vars(module).items()
+        if name not in left_out and (not name.startswith("_fused_") or name in _FUSED_FACTS)
     ]
     values += [("", facts.of(hook)) for hook in hooks_of(module)]
     recorded = module.recorded_values() if isinstance(module, ArrayModule) else ()
     return type(module), tuple(values), recorded, numbers_read(module), _one_by_one(module, facts.era)
-
-
-def _is_fact(name: str) -> bool:
-    return name not in _NO_FACTS and (not name.startswith("_fused_") or name in _FUSED_FACTS)
 
 
 def _one_by_one(module: torch.nn.Module, era: object) -> Any:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Values that Python reads while a step is recorded: its decisions hold only while they stay the same.
 
-The recorder adds a comparison and an assertion to the operators for each. Values that follow from the batch alone, such
-as a mask that is all true, are compared before the step and choose one of several recordings. Other values, as in the
-checks of torch.distributions, and all that a loop of the user's code reads, are compared during the step: if one
-differs, the step's changes are undone, and another path is tried (`Paths`).
+The recorder adds a comparison and an assertion to the operators for each. If one differs in a replay, the changes of
+the step are undone, and another path is tried (`Paths`). There are few paths where all values follow from the batch
+alone, such as a mask that is all true; there may be many where some follow from what the step computes, as in the
+checks of torch.distributions, or are read by a loop of the user's code.
 """
 
 from __future__ import annotations
@@ -13,33 +13,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of
+from .plan import StepRecording, slots_in, slots_of
 
-_MANY = 64  # operators that are too many to run twice in each step
+_MANY = 64  # operators
 _READ = re.compile(r" \(read (\d+)\)")  # at the end of an assertion's message
 _HEAVY = ("mm", "bmm", "addmm", "baddbmm", "convolution", "attention", "dnnsuite", "linear", "einsum")
-
-
-class Replay(Protocol):
-    """Replay of a step on the step's own tensors; `guard`, if any, tells whether it is right for them. `program` is the
-    recording that it shares with the replays of other shards."""
-
-    guard: Replay | None
-
-    @property
-    def program(self) -> Any: ...
-
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor: ...
-
-    def written(self) -> Sequence[torch.Tensor]:
-        """List the tensors from before a step that the step writes into."""
-
-    def leaves_in(self, array: torch.nn.Module) -> bool:
-        """Leave what the step leaves in attributes in those of `array` from now on; return True if there is any."""
 
 
 class ValueChanged(RuntimeError):
@@ -59,42 +41,43 @@ def without_number(value: Any) -> Any:
     return _READ.sub("", value) if type(value) is str else value
 
 
-def guard_of(recording: StepRecording) -> tuple[StepRecording | None, frozenset[int]]:
-    """Find the assertions that can be checked before the step.
+def looks_on_the_way(recording: StepRecording, places: Sequence[int]) -> bool:
+    """Return True if one of the values that Python has read at these places follows from what the step computes."""
+    return None in _leading_to_each(recording, places)
 
-    Returns the operators that make them, with one truth value as the result, and the places of these assertions.
-    """
-    found: dict[int, set[int]] = {}
+
+def begun_with_looks(recording: StepRecording) -> StepRecording:
+    """Move the first values that Python has read to the begin of a step, as far as they follow from what is there
+    before it: a replay that is for other values ends at once."""
+    first: set[int] = set()
+    for place, leading in zip(recording.looks, _leading_to_each(recording, recording.looks), strict=True):
+        if leading is None or any(recording.calls[one].writes for one in leading):
+            break
+        first |= {*leading, place}
+    order = sorted(range(len(recording.calls)), key=lambda place: place not in first)
+    looks = [order.index(place) for place in recording.looks]
+    return replace(recording, calls=[recording.calls[place] for place in order], looks=looks)
+
+
+def _leading_to_each(recording: StepRecording, places: Sequence[int]) -> list[set[int] | None]:
+    """Find the operators that each value at these places depends on; None where some take long, are in a loop of the
+    user's code, or write into what is there before the step."""
     outer = {recording.storage[slot] for slot in (*recording.external, *recording.inputs)}
     dirty: set[int] = set()
+    found: list[set[int] | None] = []
     for place, call in enumerate(recording.calls):
-        if place in recording.looks and place not in recording.in_loops:
-            leading = _leading_to(recording, place, outer, dirty)
-            if leading is not None:
-                found[place] = leading
+        if place in places:
+            found.append(None if place in recording.in_loops else _leading_to(recording, place, outer, dirty))
         dirty |= recording.written_by(call) & outer
-    if not found:
-        return None, frozenset()
-    calls = [recording.calls[place] for place in sorted(set().union(*found.values()))]
-    results = [next(iter(slots_of(recording.calls[place].arguments))) for place in found]
-    return _conjunction(recording, calls, results), frozenset(found)
-
-
-def looks_on_the_way(recording: StepRecording) -> bool:
-    """Return True if the last value that Python has read can only be compared during the step."""
-    last = recording.looks[-1]
-    outer = {recording.storage[slot] for slot in (*recording.external, *recording.inputs)}
-    dirty = set().union(*(recording.written_by(call) for call in recording.calls[:last])) & outer
-    return last in recording.in_loops or _leading_to(recording, last, outer, dirty) is None
+    return found
 
 
 def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: set[int]) -> set[int] | None:
-    """Find the operators that an assertion depends on; None if they write into tensors that outlive the step, or take
-    too long.
+    """Find the operators that a value depends on.
 
     Args:
         outer: storages that were there before the step.
-        dirty: those of them that are written before the assertion.
+        dirty: those of them that are written before the value is read.
     """
     needed = slots_of(recording.calls[place].arguments)
     storages = {recording.storage[slot] for slot in needed}
@@ -109,30 +92,13 @@ def _leading_to(recording: StepRecording, place: int, outer: set[int], dirty: se
         needed |= slots_of(call.arguments)
         storages = {recording.storage[slot] for slot in needed}
         leading.add(earlier)
-    if needed & recording.numbers.keys():
-        return None
-    return leading if not storages & dirty and len(leading) <= _MANY else None
+    known = not (needed & recording.numbers.keys() or storages & dirty)
+    return leading if known and len(leading) <= _MANY else None
 
 
-def _conjunction(recording: StepRecording, calls: list[OperatorCall], results: list[int]) -> StepRecording:
-    storage, last = dict(recording.storage), results[0]
-    both = torch.ops.aten.logical_and.default
-    for result in results[1:]:
-        slot = len(storage)
-        storage[slot] = -slot  # no storage of the step
-        arguments = (TensorSlot(last), TensorSlot(result))
-        calls = [*calls, OperatorCall(both, arguments, [slot], writes=False, views=False)]
-        last = slot
-    inputs = [slot for slot in recording.inputs if slot not in recording.numbers]
-    return replace(recording, calls=calls, inputs=inputs, numbers={}, storage=storage, losses=last, looks=[], left={})
-
-
-def changed_before_looks(recording: StepRecording, guarded: frozenset[int]) -> list[torch.Tensor] | None:
-    """List the tensors changed up to the last assertion that is not among `guarded`; None without one."""
-    last = max((place for place in recording.looks if place not in guarded), default=None)
-    if last is None:
-        return None
-    written = set().union(*(recording.written_by(call) for call in recording.calls[:last]))
+def changed_before_looks(recording: StepRecording) -> list[torch.Tensor]:
+    """List the tensors that are changed up to the last assertion, of which there is one."""
+    written = set().union(*(recording.written_by(call) for call in recording.calls[: recording.looks[-1]]))
     return [t.detach() for slot, t in recording.external.items() if recording.storage[slot] in written]
 
 
@@ -142,67 +108,22 @@ class Looks:
 
     Attributes:
         place: line of the user's code that reads the first.
-        before: those that are compared before the step.
+        on_the_way: some follow from what the step computes.
     """
 
     values: tuple[Any, ...] = ()
     place: str = ""
-    before: tuple[Any, ...] = ()
+    on_the_way: bool = True
 
     @classmethod
     def of(cls, recording: StepRecording) -> Looks:
         """List those of a recording: each is compared in the operator before its assertion."""
-        calls, (_, guarded) = recording.calls, guard_of(recording)
-        values = {place: calls[place - 1].arguments[1] for place in recording.looks}
-        before = tuple(value for place, value in values.items() if place in guarded)
-        return cls(tuple(values.values()), calls[recording.looks[0]].place if values else "", before)
-
-    @property
-    def on_the_way(self) -> bool:
-        """True if values are compared during the step."""
-        return len(self.before) < len(self.values)
+        calls, places = recording.calls, recording.looks
+        values = tuple(calls[place - 1].arguments[1] for place in places)
+        return cls(values, calls[places[0]].place if places else "", looks_on_the_way(recording, places))
 
 
-NO_LOOKS = Looks()
-
-
-class CheckedReplay:
-    """Replay with assertions inside; if one fails, its changes are undone.
-
-    Args:
-        changed: the tensors that the replay changes before its last assertion.
-    """
-
-    def __init__(self, replay: Replay, changed: Sequence[torch.Tensor]) -> None:
-        self.replay, self.changed = replay, list(changed)
-        self.program = replay.program
-        self.guard: Replay | None = None
-
-    def written(self) -> Sequence[torch.Tensor]:
-        return self.replay.written()
-
-    def leaves_in(self, array: torch.nn.Module) -> bool:
-        return self.replay.leaves_in(array)
-
-    def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
-        before = [tensor.clone() for tensor in self.changed]
-        try:
-            return self.replay(inputs)
-        except RuntimeError as error:
-            for tensor, value in zip(self.changed, before, strict=True):
-                tensor.copy_(value)
-            found = str(error).partition(MARK)
-            if found[1]:
-                raise ValueChanged("".join(found[1:])) from None
-            raise
-
-
-def holds(guard: Replay, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return True if the values that a guard compares are those of this step."""
-    try:
-        return bool(guard(inputs))
-    except RuntimeError:  # it was recorded for a batch on which these operators can be run
-        return False
+NO_LOOKS = Looks(on_the_way=False)
 
 
 MAX_PATHS = 64
@@ -213,8 +134,7 @@ _MANY_OF_ONE_READ = 4  # values of one read that are tried in a step
 
 class Paths:
     """Ways through a step of one layout, the last right one first. Numbers that change say before a step whether a way
-    is theirs; what Python reads of the batch is compared before a replay by its guard, what it reads on the way in the
-    replay.
+    is theirs; what Python reads is compared in the replay.
 
     Each is a `Way` of `exchange.py`. In the methods, `numbers` are those that the step begins with.
     """

@@ -3,7 +3,7 @@
 
 Where they are is found by comparing what two steps have read (`ChangingNumbers`). A step is then followed once with
 stand-ins in their places: what it computes with them is written down (`arithmetic.py`), and arguments of operators that
-follow from them are inputs of its recording (`hidden_reads.py`). `FollowedStep` gives their values for other numbers.
+follow from them are inputs of its recording (`HiddenReads`). `FollowedStep` gives their values for other numbers.
 
 They are numbers for the operators, too, not tensors of one element: torch takes no tensor for `alpha`, a slope or a
 bound, computes `x * s` in 16 bits and `s / x` in another way with one, and chooses other formulas of gradients.
@@ -20,11 +20,10 @@ from typing import Any
 import torch
 
 from ..._state import Put, alike, mark
-from ..batches import with_parts
-from .arithmetic import Arithmetic, Trace
-from .hidden_reads import is_special
+from ..arguments import with_parts
+from .arithmetic import Arithmetic, Trace, is_special
 from .plan import OperatorCall, StepRecording, TensorSlot
-from .python_state import Path, put_python_value, python_value_at
+from .python_state import Path, all_modules, put_values, value_at
 from .reach import Reach
 from .stand_ins import FollowedNumber, is_number
 from .value_readers import Reader, Scope
@@ -59,7 +58,8 @@ class ChangingNumbers:
     """
 
     def __init__(self, reach: Reach, array: torch.nn.Module) -> None:
-        self.readers, self.spaces, self.array = reach.readers, reach.spaces, array
+        self.readers, self.spaces, self._modules = reach.readers, reach.spaces, all_modules(array)
+        self._caches = reach.caches
         self.places: list[Place] = []
         self._given_up: set[Place] = set()
         self._read: Sequence[Any] = ()
@@ -69,10 +69,13 @@ class ChangingNumbers:
         """Take note of numbers that differ between two lists of what the readers read."""
         for number, (a, b) in enumerate(zip(before, now, strict=True)):
             changed = {path for path in _differing(a, b, ()) if is_number(_at(b, path))}
-            if not all(self._knows(SeenNumber(number, path)) for path in changed):
-                for path, value, _ in self.readers[number].places():
-                    if path in changed and is_number(value):
-                        self._add(SeenNumber(number, path))
+            if {SeenNumber(number, path) for path in changed} <= self._given_up.union(self.places):
+                continue
+            if self._caches and not isinstance(self.readers[number], BatchNumbers):
+                continue  # what a cache has kept from another number is used without a look at the number
+            for path, value, _ in self.readers[number].places():
+                if path in changed and is_number(value):
+                    self._add(SeenNumber(number, path))
 
     def hold(self, before: HeldState, now: HeldState) -> None:
         """Take note of numbers that differ between two Python states."""
@@ -81,23 +84,15 @@ class ChangingNumbers:
                 self._add(HeldNumber(*key))
 
     def _add(self, place: Place) -> None:
-        if not self._knows(place):
+        if place not in self.places and place not in self._given_up:
             self.places.append(place)
-
-    def _knows(self, place: Place) -> bool:
-        return place in self.places or place in self._given_up
 
     def go_on_with(self, places: Sequence[Place]) -> None:
         """Follow numbers that have changed before an edit, where they still are: models may have got their own."""
-        self.places += [place for place in places if self._is_there(place)]
+        self.places += [place for place in places if self._is_of_batch(place) or is_number(self.held(place))]
 
-    def _is_there(self, place: Place) -> bool:
-        if isinstance(place, SeenNumber) and isinstance(self.readers[place.reader], BatchNumbers):
-            return True
-        try:
-            return is_number(self.held(place))
-        except (KeyError, IndexError, TypeError, StopIteration):
-            return False
+    def _is_of_batch(self, place: Place) -> bool:
+        return isinstance(place, SeenNumber) and isinstance(self.readers[place.reader], BatchNumbers)
 
     def give_up(self, why: str) -> None:
         """Treat the current numbers as constants of a recording."""
@@ -114,17 +109,17 @@ class ChangingNumbers:
         return list(map(self._value, self.places))
 
     def _value(self, place: Place) -> Any:
+        if isinstance(place, HeldNumber):
+            return self.held(place)
         try:
-            if isinstance(place, SeenNumber):
-                return _at(self._read[place.reader], place.path)
-            return python_value_at(self.array, place.path, place.key)
+            return _at(self._read[place.reader], place.path)
         except (KeyError, IndexError, TypeError):
             return None
 
     def put(self, place: Place, value: Any) -> None:
         """Put a value at a place."""
         if isinstance(place, HeldNumber):
-            put_python_value(self.array, place.path, place.key, value)
+            put_values(self._modules, place.path, {place.key: value})
             return
         for path, _, put in self.readers[place.reader].places():
             if path == place.path:
@@ -132,18 +127,15 @@ class ChangingNumbers:
                 return
 
     def held(self, place: Place) -> Any:
-        """Return the object that is at a place now."""
+        """Return the object that is at a place now; None if there is none."""
         if isinstance(place, HeldNumber):
-            return python_value_at(self.array, place.path, place.key)
-        return next(value for path, value, _ in self.readers[place.reader].places() if path == place.path)
+            return value_at(self._modules, place.path, place.key)
+        return next((value for path, value, _ in self.readers[place.reader].places() if path == place.path), None)
 
     @property
     def seen(self) -> bool:
         """True if code reads some of them from outside of the modules and the batch, where the user may change them."""
-        return any(
-            isinstance(place, SeenNumber) and not isinstance(self.readers[place.reader], BatchNumbers)
-            for place in self.places
-        )
+        return any(isinstance(place, SeenNumber) and not self._is_of_batch(place) for place in self.places)
 
     @property
     def deep(self) -> bool:
@@ -280,10 +272,6 @@ class FollowedStep:
             return replace(one, arguments=tuple(map(number, one.arguments)))
 
         return replace(self.recording, calls=list(map(call, self.recording.calls)))
-
-    def without_recording(self) -> FollowedStep:
-        """Return the arithmetic alone, which holds no tensors."""
-        return replace(self, recording=StepRecording())
 
     def update(self, numbers: ChangingNumbers, values: Sequence[Any]) -> None:
         """Set in the modules the numbers that the step as written would leave."""

@@ -13,18 +13,18 @@ import enum
 import functools
 import logging
 import types
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from ..._C import Guards
 from ..._fuse import holds_module, joined, models_apart, names_of_own, stands_in
-from ..._state import PLAIN, Walk, alike, hides_state, holds_lookalikes, holds_others, slots_of
+from ..._state import PLAIN, Walk, alike, hides_state, holds_lookalikes, holds_others, is_plain, slots_of
 from ...nn.array_module import ArrayModule
 from .guards import GuardTable, is_bare_or_named, is_state, modules_of
-from .held_objects import HeldObjects
 from .stand_ins import is_number
+from .value_readers import HeldObjects
 
 _PLAIN = (*PLAIN, torch.Size)
 _PLAIN_TYPES = frozenset(_PLAIN)  # looked up in a fraction of the time of `isinstance`
@@ -88,30 +88,25 @@ def _differ(held: Any, known: Any) -> bool:
         return True
 
 
-class _Gone:
-    pass
-
-
-_GONE = _Gone()
+_GONE = object()
 
 
 def _items(held: Any) -> dict[Any, Any]:
     return held if isinstance(held, dict) else dict(enumerate(held))
 
 
-def holders_of(modules: Sequence[torch.nn.Module]) -> Iterator[Holder]:
-    """Yield the dictionary of each module, and the containers and objects in it, each once."""
-    return (Holder(path, held) for path, held in _held_in(modules))
-
-
 def _held_in(modules: Sequence[torch.nn.Module]) -> Iterator[tuple[Path, Any]]:
-    """Yield path and content of each held object."""
+    """Yield path and content of the dictionary of each module, and of the containers and objects in it, each once."""
     seen: set[int] = set()
     for number, module in enumerate(modules):
         yield (number,), vars(module)
         for name, value in vars(module).items():
             if type(value) not in _PLAIN_TYPES and is_state(name, value):
                 yield from _inside(value, (number, name), seen)
+
+
+def _is_code(value: Any) -> bool:
+    return callable(value) and not isinstance(value, (type, enum.Enum, torch.nn.Module, torch.Tensor))
 
 
 def _state_in(found: Iterable[tuple[Path, Any]]) -> Iterator[tuple[Path, Any, Any]]:
@@ -139,7 +134,7 @@ def python_values(
     held = [module for _, module in own]
     found: dict[str, Any] = {}
     for path, key, value in _state_in(_held_in([module for _, module in named])):
-        plain = type(value) in _PLAIN_TYPES or isinstance(value, _PLAIN)
+        plain = type(value) in _PLAIN_TYPES or is_plain(value)
         if (not plain and not is_leaf(value)) or (without and (path, key) in without):
             continue
         if without and path[0] >= len(own):
@@ -164,17 +159,7 @@ def _is_as_in(
 
 def python_numbers(array: torch.nn.Module) -> dict[tuple[Path, Any], Any]:
     """Collect the numbers among the Python values of an array's modules, by (path, key)."""
-    return {(path, key): value for path, key, value in _state_in(_held_in(_modules(array))) if is_number(value)}
-
-
-def python_value_at(array: torch.nn.Module, path: Path, key: Any) -> Any:
-    """Return what the modules of an array hold at `path` under `key`."""
-    return _at(_modules(array), path)[key]
-
-
-def put_python_value(array: torch.nn.Module, path: Path, key: Any, value: Any) -> None:
-    """Set `value` in the modules of an array, at `path` under `key`."""
-    _put(_modules(array), path, {key: value})
+    return {(path, key): value for path, key, value in _state_in(_held_in(all_modules(array))) if is_number(value)}
 
 
 def _inside(value: Any, path: Path, seen: set[int]) -> Iterator[tuple[Path, Any]]:
@@ -218,8 +203,8 @@ def _at(modules: Sequence[torch.nn.Module], path: Path) -> Any:
     return held
 
 
-def _found_at(modules: Sequence[torch.nn.Module], path: Path, key: Any) -> Any:
-    """Find the value at a path and key; None where there is none."""
+def value_at(modules: Sequence[torch.nn.Module], path: Path, key: Any) -> Any:
+    """Return what the modules of an array hold at a path under a key; None where there is nothing."""
     try:
         return _at(modules, path)[key]
     except (KeyError, IndexError, TypeError):
@@ -254,8 +239,8 @@ class NotPlain(Exception):
     made again."""
 
 
-def _put(modules: Sequence[torch.nn.Module], path: Path, changes: dict[Any, Any]) -> None:
-    """Make changes at `path`; a module is notified, because it may have copies of its own."""
+def put_values(modules: Sequence[torch.nn.Module], path: Path, changes: dict[Any, Any]) -> None:
+    """Make changes in modules of an array, at `path`; a module is notified, because it may have copies of its own."""
     module = modules[path[0]]
     if len(path) == 1:
         for name, value in changes.items():
@@ -296,20 +281,17 @@ class _Forms:
         self.any = bool(values)
         self.keep()
 
-    def _classes(self) -> list[Any]:
-        kinds = list(map(type, self._objects))
-        return [*kinds, *(kind.__mro__ for kind in kinds)]
-
     def keep(self) -> None:
-        self._before = self._classes(), list(map(list, self._dictionaries))
+        self._before = self._now()
+
+    def _now(self) -> Any:
+        kinds = list(map(type, self._objects))
+        return [*kinds, *(kind.__mro__ for kind in kinds)], list(map(list, self._dictionaries))
 
     def changed(self) -> bool:
         """Return True if there is another class, or another order of items that were there before."""
-        classes, orders = self._before
-        now = list(map(list, self._dictionaries))
-        if now != orders and any(map(_reordered, now, orders)):
-            return True
-        return self._classes() != classes
+        (classes, orders), (known, before) = self._now(), self._before
+        return classes != known or (orders != before and any(map(_reordered, orders, before)))
 
 
 def _reordered(now: list[Any], before: list[Any]) -> bool:
@@ -322,9 +304,9 @@ class PythonState:
     """Python state of an array and of the copies of its modules that shards run."""
 
     def __init__(self, array: torch.nn.Module, copies: Sequence[torch.nn.Module]) -> None:
-        self._modules = _modules(array)
+        self._modules = all_modules(array)
         self._layers = {number for number, module in enumerate(self._modules) if isinstance(module, ArrayModule)}
-        self._copies = [_modules(one) for one in copies]
+        self._copies = [all_modules(one) for one in copies]
         self._now: dict[tuple[Path, Any], Any] = {}
         self.table = GuardTable()
         self._look()
@@ -332,35 +314,27 @@ class PythonState:
     def _look(self, known: Sequence[Holder] = ()) -> None:
         """Find all that holds state; what is `known` is compared with what it held then."""
         kept = {(holder.path, id(holder.held)): holder for holder in known}
-        self._holders = [kept.get((one.path, id(one.held)), one) for one in holders_of(self._modules)]
-        changing = {number for number, module in enumerate(self._modules) if _changes_itself(type(module))}
+        found = [Holder(path, held) for path, held in _held_in(self._modules)]
+        self._holders = [kept.get((one.path, id(one.held)), one) for one in found]
+        kinds: list[Any] = list(map(type, self._modules))
+        changing = {number for number, kind in enumerate(kinds) if _has_users_code(kind)}
         first = self._copies[0] if self._copies else []
-        self._changing = [holder for holder in holders_of(first) if holder.path[0] in changing]
+        self._changing = [Holder(path, held) for path, held in _held_in(first) if path[0] in changing]
         leaves: list[tuple[Any, list[Any]]] = []  # each with its counterparts in the copies
         others: list[Any] = []
         for path, key, value in _state_in((holder.path, holder.held) for holder in self._holders):
             if isinstance(value, torch.Tensor) or (not isinstance(value, _PLAIN) and is_leaf(value)):
-                leaves.append((value, [_found_at(modules, path, key) for modules in self._copies]))
+                leaves.append((value, [value_at(modules, path, key) for modules in self._copies]))
             elif not isinstance(value, (*_PLAIN, *_NO_STATE)):
                 others.append(value)
         self._objects, self._any_objects, self._forms = HeldObjects(leaves), bool(leaves), _Forms(others)
-        self._compare()
-
-    def _compare(self) -> None:
-        """Put everything that is compared in each step in two lists, which one call compares."""
-        self._compared = [h.held for h in self._holders], [h.known for h in self._holders]
-        users = [h for h in self._holders if h.path[0] not in self._layers and holds_lookalikes(h.known)]
-        self._by_identity = [h.held for h in users], [h.known for h in users]
-        self._compared_changing = [h.held for h in self._changing], [h.known for h in self._changing]
 
     def changed(self) -> bool:
         """Return True if the array may have changed since the last comparison."""
         if self.table.hold():
             return False
         fresh = self.table.renewed(self._guard)
-        if _differ(*self._compared) or any(map(holds_others, *self._by_identity)):
-            return True
-        if self._objects.changed() or self._forms.changed():
+        if any(map(Holder.changed, self._holders)) or self._objects.changed() or self._forms.changed():
             return True
         self.table.keep(fresh)
         return False
@@ -382,15 +356,22 @@ class PythonState:
         """
         if self._objects.other_objects() or self._forms.changed():
             raise NotPlain
-        self._objects.carry_over()
         found = self._found(self._holders)
         for path, changes in found.items():
             if path[0] in self._layers:
                 raise NotPlain  # a layer keeps a value for each model
-            self._now.update({(path, key): _shown(value) for key, value in changes.items()})
+            if any(map(_is_code, changes.values())):
+                raise NotPlain  # what it reads has to be found
+        self._objects.carry_over()
+        for path, changes in found.items():
+            self._now.update({(path, key): v if is_number(v) else repr(v) for key, v in changes.items()})
             for modules in self._copies:
-                _put(modules, path, changes)
-        self._look_again(found)
+                put_values(modules, path, changes)
+        if any(not isinstance(value, _PLAIN) for own in found.values() for value in own.values()):
+            self._look()  # containers may be new
+        for holder in (*self._holders, *self._changing):
+            holder.keep()
+        self._forms.keep()
         return [".".join(map(str, (*path[1:], key))) for path, changes in found.items() for key in changes]
 
     def note(self) -> None:
@@ -404,15 +385,13 @@ class PythonState:
             return
         for holder in late:
             holder.keep()
-        if late:
-            self._compare()
 
     def carry_back(self) -> None:
         """Copy changes that the forward made in the first copy to the array, except caches, and except values that the
         user has set meanwhile."""
-        if not _differ(*self._compared_changing):
-            return
         late = [holder for holder in self._changing if holder.changed()]
+        if not late:
+            return
         known = {holder.path: holder for holder in self._holders}
         others = False  # than those that were looked at: a list in the place of another
         for holder in late:
@@ -428,7 +407,7 @@ class PythonState:
             holder.keep()
             with contextlib.suppress(NotPlain):
                 if plain:  # else its attribute is not set: models may have their own
-                    _put(self._modules, holder.path, plain)
+                    put_values(self._modules, holder.path, plain)
             tensors = self._tensors_beside(holder) if plain and len(holder.path) == 1 else {}
             vars(self._modules[holder.path[0]]).update(tensors)
             if mine is not None:
@@ -437,8 +416,6 @@ class PythonState:
                 known[holder.path[:1]].note(())
         if others:
             self._look(self._holders)
-        else:
-            self._compare()
 
     def _tensors_beside(self, holder: Holder) -> dict[str, torch.Tensor]:
         """Collect tensors of all models that a forward has left beside the values in a module, as a cache with its
@@ -461,29 +438,17 @@ class PythonState:
                     raise NotPlain(f"{'.'.join(map(str, (*path[1:], key)))}, a {type(value).__name__},")
         return {path: {key: _copied(v) for key, v in own.items()} for path, own in changes.items() if own}
 
-    def _look_again(self, changed: dict[Path, dict[Any, Any]]) -> None:
-        """Update the copies of contents; containers may be new."""
-        if any(not isinstance(value, _PLAIN) for own in changed.values() for value in own.values()):
-            self._look()
-        for holder in (*self._holders, *self._changing):
-            holder.keep()
-        self._forms.keep()
-        self._compare()
-
     def state(self) -> dict[tuple[Path, Any], Any]:
         """Describe all changes since the copies were made, by (path, key): numbers as they are, other values as
         text."""
         return dict(self._now)
 
 
-def _shown(value: Any) -> Any:
-    return value if is_number(value) else repr(value)
-
-
-def _modules(array: torch.nn.Module) -> list[torch.nn.Module]:
+def all_modules(array: torch.nn.Module) -> list[torch.nn.Module]:
     return [module for _, module in modules_of(array)]
 
 
+@functools.lru_cache(maxsize=1024)
 def _has_users_code(kind: Any) -> bool:
     """Return True if a module's class `kind` has methods of a user's, which may change Python state."""
     return any(
@@ -493,7 +458,3 @@ def _has_users_code(kind: Any) -> bool:
         for name, function in vars(base).items()
         if name not in ("__init__", "__setattr__", "__setstate__")
     )
-
-
-#: `_has_users_code`, looked up once for each class.
-_changes_itself: Callable[[Any], bool] = functools.lru_cache(maxsize=1024)(_has_users_code)

@@ -6,8 +6,14 @@ Functions, methods and classes of the user's are followed, by the names in their
 
 from __future__ import annotations
 
+import abc
+import builtins
+import collections
+import decimal
 import functools
+import inspect
 import itertools
+import operator
 import os
 import sys
 import sysconfig
@@ -17,19 +23,33 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as FilePath
 from typing import Any
 
+import numpy as np
 import torch
 
-from ..._code import any_names, functions_in, imports_of, names_of, texts_of
-from ..._state import PLAIN, Path, Unknown, Walk, look_at_module, register
+from ..._code import any_names, functions_in, globals_of, imports_of, names_of, texts_of
+from ..._state import DESCRIPTIONS, PLAIN_TYPES, Path, Unknown, Walk, look_at_module, register
 from ...nn.array_module import ArrayModule
-from .bindings import SETTINGS, Bindings, functions_of_layers
-from .value_readers import Reader, Scope, of_attribute, of_cell, of_fixed, of_name, of_result
+from .value_readers import (
+    SETTINGS,
+    Bindings,
+    Reader,
+    Scope,
+    functions_of_layers,
+    of_attribute,
+    of_cell,
+    of_fixed,
+    of_name,
+    of_result,
+)
 
-_PLAIN_TYPES = frozenset(PLAIN)
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 _CODE = (*_FUNCTIONS, property, classmethod, staticmethod, functools.cached_property, type, types.ModuleType)
+_CACHED = type(functools.lru_cache(len))
+_MISSING = object()
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
+_TEXTS = frozenset(("str", "repr", "format", "array2string", "array_str", "array_repr"))
 _VALUES = (bool, int, float, str)
+_CONTAINERS = (list, dict, set, tuple, collections.deque)
 _MANY = 1000  # functions that are followed
 _PATHS = ("purelib", "platlib", "stdlib", "platstdlib")
 _PACKAGE = FilePath(__file__).parents[2]
@@ -43,7 +63,6 @@ _INSTALLED = (
 )
 
 
-_ENVIRONMENT = frozenset(("environ", "getenv"))
 _NOTES = frozenset(("_plain", "_last_setting"))  # of an array's module about itself
 
 
@@ -68,13 +87,12 @@ class Reach:
         self._any_name = False
         self._seen: set[Any] = set()
         self._read: set[Any] = set()
-        self._modules: dict[int, types.ModuleType] = {}  # of the user's that were looked into
-        self._looked_into: set[int] = set()  # modules that are being looked into
-        # Modules are looked into again for each function that names them, mostly for names that were looked up before.
-        self._complete: set[int] = set()  # modules that were looked into, with all that they hold, for these names
-        self._complete_for = (0, 0, False)
+        self._modules: dict[int, types.ModuleType] = {}  # that the code names, one by one or through others
+        self._installed: dict[type, bool] = {}  # by class, whether no method is a user's
         self._asked: dict[int, set[str]] = {}  # names by holder of settings
         self._noted: set[tuple[int, str]] = set()  # names in modules of packages
+        self.caches = False  # a function keeps its results: it need not run to use a number
+        self._walks: list[Walk] = []  # those that the readers had at the last look
         self._held: list[tuple[str, Callable[[], dict[str, Any]]]] = []
 
     def call(self, function: Any) -> None:
@@ -99,29 +117,46 @@ class Reach:
         attributes are not read."""
         for kind, state in modules:
             self.methods_of(kind)
-            if not all(type(value) in _PLAIN_TYPES for value in state().values()):
+            if not all(type(value) in PLAIN_TYPES for value in state().values()):
                 self._held.append((kind.__name__, state))
         self._settle()
 
     def _settle(self) -> None:
-        """Follow what the readers meet, which may be read by further names, until they meet nothing new."""
+        """Follow what the readers meet, which may be read by further names, and look into the modules that the code
+        names, for all names, until they meet nothing new."""
         known = -1
-        while known != (known := len(self._seen) + len(self._strings) + len(self.names) + len(self.readers)):
+        while known != (
+            known := sum(map(len, (self._seen, self._strings, self.names, self.readers, self._modules, self._noted)))
+        ):
             names = None if self._any_name else frozenset(self.names | self._strings)
             if names != self._scope.names:
                 self._scope.names = names
-            if not _ENVIRONMENT.isdisjoint(self.names):
+            if "environ" in self.names:
                 self._add(of_fixed(self._scope, os.environ, "os.environ"), "environment")
-            named = self._names_known()
-            self._looked_into.add(0)  # each once
             for module in list(self._modules.values()):
-                self._inside(module)
-            self._looked_through(named)
+                self._look_into(module)
             for reader in self.readers[:]:
-                if type(reader.held()) not in _PLAIN_TYPES:  # which hold no code
+                if type(reader.held()) not in PLAIN_TYPES:  # which hold no code
                     self._follow_all(reader.walk().code)
             for _, _, value in self._values_of_modules():
                 self._follow_all(self._scope.walk(value).code)
+                if isinstance(value, decimal.Decimal):
+                    self._setting(decimal.Decimal, "decimals")
+
+    def outgrown(self) -> bool:
+        """Return True if a reader meets code that has come since it was followed."""
+        before, self._walks = self._walks, [walk for reader in self.readers if (walk := reader.last_walk) is not None]
+        known = set(map(id, before))
+        return any(self._is_new(value) for walk in self._walks if id(walk) not in known for value in walk.code)
+
+    def _is_new(self, value: Any) -> bool:
+        if isinstance(value, types.MethodType):
+            value = value.__func__
+        if isinstance(value, types.FunctionType):
+            code, cells = value.__code__, value.__closure__  # the owner may be another one
+            followed = _key(value, None) in self._seen or (code in self.functions and not cells)
+            return not (followed or code.co_name == "__init__" or _installed(value))
+        return isinstance(value, type) and id(value) not in self._seen
 
     def unknown_in_modules(self) -> Iterator[Unknown]:
         """Yield what cannot be compared among the attributes of the modules."""
@@ -133,7 +168,7 @@ class Reach:
         seen = set()
         for where, state in self._held:
             for name, value in state().items():
-                if type(value) not in _PLAIN_TYPES and id(value) not in seen:
+                if type(value) not in PLAIN_TYPES and id(value) not in seen:
                     seen.add(id(value))
                     yield where, name, value
 
@@ -158,7 +193,7 @@ class Reach:
 
     def methods_of(self, kind: Any) -> None:
         """Follow the methods of a class of the user's, and read its values."""
-        users = [base for base in kind.__mro__ if not _installed_class(base)]
+        users = [base for base in kind.__mro__ if not self._installed_class(base)]
         if issubclass(kind, torch.nn.Module):
             self.bindings.add_forward(kind)
             layers = [kind]
@@ -167,6 +202,8 @@ class Reach:
                 layers.append(kind.torch_class)
             for module, name in itertools.chain.from_iterable(map(functions_of_layers, layers)):
                 self._of_package(module, name)
+        if type(kind) is abc.ABCMeta and users:  # `register` makes others its subclasses
+            self._add(of_result(self._scope, lambda: f"{abc.get_cache_token()}", kind.__qualname__), "subclasses")
         for base in users:
             for name, value in list(vars(base).items()):
                 for found in functions_in(value):
@@ -178,7 +215,7 @@ class Reach:
             self._add(of_fixed(self._scope, users[0], users[0].__qualname__), id(users[0]))
 
     def _function(self, function: types.FunctionType, owner: Any) -> None:
-        key = id(function.__code__), id(owner), *map(id, function.__closure__ or ())
+        key = _key(function, owner)
         if key in self._seen:
             return
         if len(self._seen) > _MANY:
@@ -202,6 +239,9 @@ class Reach:
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
+            elif name in globals_of(function.__code__) and not _is_pythons(vars(builtins).get(name, _MISSING)):
+                space = vars(builtins) if name in vars(builtins) else function.__globals__  # where it may come later
+                self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
             if name in getattr(owner, "__dict__", ()):
                 where = f"{type(owner).__name__}.{name}"
                 self._add(of_name(self._scope, vars(owner), where, name), id(vars(owner)), name)
@@ -228,56 +268,49 @@ class Reach:
 
     def _global(self, space: dict[str, Any], name: str) -> None:
         value = space[name]
+        self._setting(value, name)
         if isinstance(value, (types.FunctionType, type, types.ModuleType)):
             self._follow(value)
             self._inside(value)
-        if _holds_values(value):
+        if isinstance(value, type) and not issubclass(value, (*_NO_METHODS, torch.nn.Module)):
+            self._follow(value.__init__)  # type: ignore[misc]  # the step may make objects of it
+        if self._holds_values(value):
             self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
     def _inside(self, value: Any) -> None:
+        """Look into a module, if it is one, for the names in the code: those now and those that come later."""
+        if isinstance(value, types.ModuleType):
+            self._modules.setdefault(id(value), value)
+
+    def _look_into(self, module: types.ModuleType) -> None:
         """Follow the functions that code names in a module of the user's; note those in one of a package."""
-        if not isinstance(value, types.ModuleType) or id(value) in self._looked_into:
-            return
-        if self._complete_for != (known := self._names_known()):
-            self._complete_for = known
-            self._complete.clear()
-        if id(value) in self._complete:
-            return
-        outermost = not self._looked_into
-        self._looked_into.add(id(value))  # modules hold each other
-        users, names = _users_module(value), self.names
+        users, names = _users_module(module), self.names
         if users:
-            self._modules[id(value)] = value
             names = names | self._strings
+        if module is np and names & vars(module).keys():
+            self._add(of_result(self._scope, lambda: repr(np.geterr()), "NumPy's errors"), "geterr")
+            if not _TEXTS.isdisjoint(names):
+                self._add(of_result(self._scope, lambda: repr(np.get_printoptions()), "NumPy's texts"), "texts")
+        answers = vars(module).get("__getattr__")
+        if users and isinstance(answers, types.FunctionType):
+            self._function(answers, None)
         if users and self._any_name:
-            names |= {name for name, held in vars(value).items() if name[:2] != "__" and not isinstance(held, _CODE)}
-        if value.__name__.startswith(torch.backends.__name__):
-            self._settings(value, value.__name__)
-        for name in sorted(names & vars(value).keys()):
-            part = vars(value)[name]
+            names |= {name for name, held in vars(module).items() if name[:2] != "__" and not isinstance(held, _CODE)}
+        if module.__name__.startswith(torch.backends.__name__):
+            self._settings(module, module.__name__)
+        for name in sorted(names & vars(module).keys()):
+            part = vars(module)[name]
             if isinstance(part, types.ModuleType):
-                self.bindings.add(value, vars(value), name)
+                self.bindings.add(module, vars(module), name)
                 self._inside(part)
             elif not users:
-                self._of_package(value, name)
+                self._of_package(module, name)
             elif isinstance(part, (types.FunctionType, type)):
-                self.bindings.add(value, vars(value), name)
+                self.bindings.add(module, vars(module), name)
                 self._follow(part)
             else:
-                where = f"{value.__name__}.{name}"
-                self._add(of_name(self._scope, vars(value), where, name), id(vars(value)), name)
-        if outermost:
-            self._looked_through(known)
-
-    def _names_known(self) -> tuple[int, int, bool]:
-        """Tell whether there are new names: they only become more."""
-        return len(self.names), len(self._strings), self._any_name
-
-    def _looked_through(self, known: tuple[int, int, bool]) -> None:
-        """End a look into modules that began with the names `known`: it need not be repeated for these."""
-        if known == self._complete_for == self._names_known():
-            self._complete |= self._looked_into
-        self._looked_into.clear()
+                where = f"{module.__name__}.{name}"
+                self._add(of_name(self._scope, vars(module), where, name), id(vars(module)), name)
 
     def _of_package(self, module: types.ModuleType, name: str) -> None:
         """Note what code finds under a name in a module of an installed package, which a user may replace: a function
@@ -285,22 +318,34 @@ class Reach:
         if (id(module), name) in self._noted:
             return
         value = vars(module)[name]
-        if not isinstance(value, _VALUES) and not callable(value):
+        held = isinstance(value, _CONTAINERS) and name[:2] != "__" and value is not sys.modules
+        is_value = isinstance(value, _VALUES) or (held and module.__name__.partition(".")[0] != torch.__name__)
+        if not is_value and not callable(value):
             if module.__name__.startswith(torch.backends.__name__):
                 self._settings(value, f"{module.__name__}.{name}")
             return
         self._noted.add((id(module), name))
-        if isinstance(value, _VALUES):
+        if is_value:
             self._add(of_name(self._scope, vars(module), f"{module.__name__}.{name}", name), id(vars(module)), name)
         else:
             self.bindings.add_installed(module, name)
-            if value in SETTINGS:
-                self._add(of_result(self._scope, value, name), id(value))
+            self._setting(value, name)
             if isinstance(value, types.FunctionType):
                 self._follow(value)
 
+    def _setting(self, value: Any, name: str) -> None:
+        """Read the setting that what the code names depends on, if it is one that does."""
+        tells = SETTINGS.get(value) if isinstance(value, (*_FUNCTIONS, type)) else None
+        if tells is not None:
+            self._add(of_result(self._scope, tells, name), id(tells))
+
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""
+        if isinstance(value, (operator.attrgetter, operator.methodcaller)):
+            self._strings.update(part for text in value.__reduce__()[1] for part in str(text).split("."))
+        if isinstance(value, _CACHED):
+            self.caches = True
+            value = value.__wrapped__
         if isinstance(value, types.MethodType):
             value = value.__func__
         if isinstance(value, types.FunctionType):
@@ -315,6 +360,37 @@ class Reach:
             if type(value) is not type:  # a metaclass has code, too
                 self.methods_of(type(value))
 
+    def _holds_values(self, value: Any) -> bool:
+        """Return True for a global that code may read a value of: a function has attributes, too."""
+        if isinstance(value, types.FunctionType):  # a decorator of a package may have wrapped it
+            file = getattr(sys.modules.get(value.__module__), "__file__", None)
+            read = bool(vars(value)) or not self.names.isdisjoint(DESCRIPTIONS)
+            return read and not (_installed(value) and file is not None and is_installed(file))
+        if isinstance(value, type):
+            return not self._installed_class(value)
+        return not isinstance(value, (types.BuiltinFunctionType, types.ModuleType))
+
+    def _installed_class(self, kind: type) -> bool:
+        """Return True if no method of a class is a user's; one without methods is a user's."""
+        if kind not in self._installed:
+            functions = (
+                inspect.unwrap(value) for value in vars(kind).values() if isinstance(value, types.FunctionType)
+            )
+            files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
+            home = getattr(sys.modules.get(kind.__module__), "__file__", None)  # of an enum all methods are Python's
+            users = home is not None and not is_installed(home)
+            self._installed[kind] = kind is object or (bool(files) and not users and all(map(is_installed, files)))
+        return self._installed[kind]
+
+
+def _key(function: types.FunctionType, owner: Any) -> tuple[int, ...]:
+    return id(function.__code__), id(owner), *map(id, function.__closure__ or ())
+
+
+def _is_pythons(value: Any) -> bool:
+    """Return True for what Python itself has put among the built-in names."""
+    return getattr(value, "__module__", "builtins") in ("builtins", "io", "_sitebuiltins") and callable(value)
+
 
 def _told_apart(value: Any) -> Any:
     """Return what is equal for a global that leads to the same code; values that are read say for themselves."""
@@ -323,14 +399,6 @@ def _told_apart(value: Any) -> Any:
     if isinstance(value, (*_FUNCTIONS, types.ModuleType)):
         return value if not isinstance(value, types.ModuleType) else value.__name__
     return weakref.ref(value) if isinstance(value, type) else type(value)
-
-
-def _holds_values(value: Any) -> bool:
-    """Return True for a global that code may read a value of: a function has attributes, too."""
-    if isinstance(value, types.FunctionType):  # a decorator of a package may have wrapped it
-        file = getattr(sys.modules.get(value.__module__), "__file__", None)
-        return bool(vars(value)) and not (_installed(value) and file is not None and is_installed(file))
-    return not isinstance(value, types.BuiltinFunctionType) and not _is_installed(value)
 
 
 def _installed(function: types.FunctionType) -> bool:
@@ -346,32 +414,6 @@ def is_installed(file: str) -> bool:
     return file.startswith(_INSTALLED) or "site-packages" in parts or "dist-packages" in parts
 
 
-_classes: weakref.WeakKeyDictionary[type, tuple[dict[str, Any], bool]] = weakref.WeakKeyDictionary()
-
-
-def _installed_class(kind: type) -> bool:
-    """Return True if no method of a class is a user's; one without methods is a user's."""
-    known = _classes.get(kind)
-    if known is not None and _unchanged(vars(kind), known[0]):
-        return known[1]
-    found = _looked_at(kind)
-    _classes[kind] = dict(vars(kind)), found
-    return found
-
-
-def _unchanged(now: Any, known: dict[str, Any]) -> bool:
-    try:
-        return bool(now == known)  # at the speed of C where all are the same objects
-    except Exception:  # tensors and arrays have no one answer
-        return False
-
-
-def _looked_at(kind: type) -> bool:
-    functions = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
-    files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
-    return kind is object or (bool(files) and all(map(is_installed, files)))
-
-
 def _users_module(value: types.ModuleType) -> bool:
     package = value.__name__.partition(".")[0]
     # What code makes says no file, or none that is one: configurations, `torch.ops.aten`. Its package says whose it is.
@@ -379,13 +421,6 @@ def _users_module(value: types.ModuleType) -> bool:
         if isinstance(file, str) and is_installed(file):
             return False
     return getattr(value, "__file__", None) is not None or package not in sys.stdlib_module_names
-
-
-def _is_installed(value: Any) -> bool:
-    """Return True for a class or a module of an installed package."""
-    if isinstance(value, type):
-        return _installed_class(value)
-    return isinstance(value, types.ModuleType)
 
 
 def _look_at_module(walk: Walk, value: torch.nn.Module, at: Path) -> Any:

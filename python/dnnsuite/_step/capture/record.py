@@ -25,8 +25,18 @@ from ..._torch import (
 )
 from ...nn.model_tensor import ModelTensor, state
 from .looks import looks_on_the_way
-from .operators import Operator, known_operator, operator_of
-from .plan import MARK, OperatorCall, StepRecording, TensorSlot, slots_in, slots_of, written_slots
+from .plan import (
+    MARK,
+    Operator,
+    OperatorCall,
+    StepRecording,
+    TensorSlot,
+    known_operator,
+    operator_of,
+    slots_in,
+    slots_of,
+    written_slots,
+)
 from .stand_ins import FollowedNumber
 from .unseen import in_a_loop, user_place
 
@@ -41,6 +51,7 @@ _COPIES = frozenset(("aten._to_copy", "aten.copy_"))
 #: Operators whose gradients torch computes by another formula, with other bits, while a dispatch mode watches, and the
 #: places of the arguments that these gradients are of; found by comparing both on torch's own samples.
 OTHER_GRADIENTS = {"aten.prod": (0,), "aten.masked_fill": (2,)}
+_MASKS = (torch.bool, torch.uint8)
 _TENSORS = frozenset((torch.Tensor, torch.nn.Parameter))
 _PLAIN = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout))
 READS_A_VALUE = "aten._local_scalar_dense hands a tensor's value to Python (as .item() does)"
@@ -129,7 +140,7 @@ class StepRecorder(TorchDispatchMode):
         recording = self.recording
         if self.parts and len(recording.looks) > self._looked:
             self._looked = len(recording.looks)
-            recording.parted = looks_on_the_way(recording)
+            recording.parted = looks_on_the_way(recording, recording.looks[-1:])
         return recording.parted
 
     def __exit__(self, *error: Any) -> None:
@@ -208,9 +219,15 @@ class StepRecorder(TorchDispatchMode):
             else:
                 given = operator.arguments(args, kwargs)
                 arguments = tuple(map(self._with_slots, given))
-                masked = operator.sized_by_values and _looks_for_true(given)
-                self._check(func, operator, given, arguments, masked)
-                self._check_writes(operator, arguments)
+                lists = [one for one in given if isinstance(one, (list, tuple))] if operator.sized_by_values else ()
+                # An index by a mask is as long as the mask has true elements.
+                masked = any(isinstance(t, torch.Tensor) and t.dtype in _MASKS for one in lists for t in one)
+                self._check(operator, given, arguments, masked)
+                if self._may_change is not None and operator.written:
+                    storage = self.recording.storage
+                    outer = {storage[slot] for slot in self.recording.external} - self._may_change
+                    if not outer.isdisjoint(storage[slot] for slot in written_slots(operator, arguments)):
+                        raise WritesElsewhere
         except Exception as error:
             self._refuse_unknown(func, error)
         output = func(*args, **kwargs)
@@ -218,7 +235,7 @@ class StepRecorder(TorchDispatchMode):
             try:
                 if self._home is not None:
                     self._check_devices(operator, given, output)
-                self._note(func, operator, given, arguments, output)
+                self._note(func, operator, arguments, output)
                 if operator.looks and self.recording.refusal is None:
                     self.recording.values.append((operator.name, output))
                 if operator.scalar:
@@ -233,7 +250,7 @@ class StepRecorder(TorchDispatchMode):
         """End the recording, not the step, if the schema of `func`, which is private to torch, has another form."""
         self._refuse(f"{func} is not understood: {type(error).__name__}: {error}")
 
-    def _check(self, func: Any, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
+    def _check(self, operator: Operator, values: Sequence[Any], given: Sequence[Any], masked: bool) -> None:
         name = operator.name
         if operator.looks:
             origins, asserted = (self._origin(given), operator.scalar and not self._seeded and assert_true is not None)
@@ -263,13 +280,6 @@ class StepRecorder(TorchDispatchMode):
     def _note_read(self, origins: set[int]) -> None:
         where = user_place()
         self.recording.read |= {origin: where for origin in origins if origin not in self.recording.read}
-
-    def _check_writes(self, operator: Operator, arguments: tuple[Any, ...]) -> None:
-        if self._may_change is not None and operator.written:
-            storage = self.recording.storage
-            outer = {storage[slot] for slot in self.recording.external} - self._may_change
-            if not outer.isdisjoint(storage[slot] for slot in written_slots(operator, arguments)):
-                raise WritesElsewhere
 
     def _check_devices(self, operator: Operator, given: Sequence[Any], output: Any) -> None:
         """Refuse a tensor of another device: a graph would keep its current value, or CUDA would refuse it and fail in
@@ -307,8 +317,8 @@ class StepRecorder(TorchDispatchMode):
             return
         same = torch.ops.aten.eq.Scalar(tensor, int(value))
         said = f"{MARK}{user_place()} (read {len(self.recording.looks)})"
-        self._add_call(torch.ops.aten.eq.Scalar, [tensor, int(value)], (slot, int(value)), same)
-        self._add_call(assert_true, [same, said], (self.slot(same), said), None)
+        self._add_call(torch.ops.aten.eq.Scalar, (slot, int(value)), same)
+        self._add_call(assert_true, (self.slot(same), said), None)
         self.recording.looks.append(len(self.recording.calls) - 1)
         if in_a_loop():
             self.recording.in_loops.add(self.recording.looks[-1])
@@ -325,10 +335,9 @@ class StepRecorder(TorchDispatchMode):
         """Compute the length of a line as a tensor of one number."""
         equal, total = torch.ops.aten.eq.Tensor, torch.ops.aten.sum.default
         each: torch.Tensor = equal(line, line)  # follows from the line, as its length does; ones would be constant
-        self._add_call(equal, [line, line], (self.slot(line), self.slot(line)), each)
+        self._add_call(equal, (self.slot(line), self.slot(line)), each)
         length: torch.Tensor = total(each)
-        given = known_operator(total).arguments((each,), {})
-        self._add_call(total, given, (self.slot(each), *given[1:]), length)
+        self._add_call(total, (self.slot(each), *known_operator(total).arguments((each,), {})[1:]), length)
         return length, self.slot(length)
 
     def _widened(self, tensor: torch.Tensor, slot: TensorSlot) -> torch.Tensor:
@@ -336,7 +345,7 @@ class StepRecorder(TorchDispatchMode):
         widen = to_copy
         given = known_operator(widen).arguments((tensor,), {"dtype": torch.float64})
         wide: torch.Tensor = widen(tensor, dtype=torch.float64)
-        self._add_call(widen, given, (slot, *given[1:]), wide)
+        self._add_call(widen, (slot, *given[1:]), wide)
         return wide
 
     @contextmanager
@@ -349,13 +358,11 @@ class StepRecorder(TorchDispatchMode):
         finally:
             self._follows_floats = False
 
-    def _add_call(self, op: Any, given: list[Any], arguments: tuple[Any, ...], output: Any) -> None:
+    def _add_call(self, op: Any, arguments: tuple[Any, ...], output: Any) -> None:
         """Note an operator that the step as written does not call."""
-        self._note(op, known_operator(op), given, arguments, output)
+        self._note(op, known_operator(op), arguments, output)
 
-    def _note(
-        self, func: Any, operator: Operator, given: Sequence[Any], arguments: tuple[Any, ...], output: Any
-    ) -> None:
+    def _note(self, func: Any, operator: Operator, arguments: tuple[Any, ...], output: Any) -> None:
         if operator.view is not None:
             func, operator = operator.view, known_operator(operator.view)
         recording = self.recording
@@ -433,9 +440,3 @@ def _takes_gradient(values: Sequence[Any], places: Sequence[int]) -> bool:
     """Return True if a gradient of an argument in one of these places may be asked for."""
     given = [values[place] for place in places]
     return torch.is_grad_enabled() and any(isinstance(one, torch.Tensor) and one.requires_grad for one in given)
-
-
-def _looks_for_true(given: Sequence[Any]) -> bool:
-    """Return True for a list with a mask in it: an index by a mask is as long as the mask has true elements."""
-    lists = [value for value in given if isinstance(value, (list, tuple))]
-    return any(isinstance(t, torch.Tensor) and t.dtype in (torch.bool, torch.uint8) for v in lists for t in v)

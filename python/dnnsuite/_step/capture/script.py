@@ -20,9 +20,18 @@ from ... import _memory as memory
 from ...ops import as_real
 from ...ops.library import library_folder
 from .guards import leave_in
-from .looks import CheckedReplay, Replay, changed_before_looks, guard_of
-from .operators import known_operator
-from .plan import ReplayPlan, StepRecording, TensorSlot, make_plan, slots_in, slots_of, written_slots
+from .looks import ValueChanged, begun_with_looks, changed_before_looks
+from .plan import (
+    MARK,
+    ReplayPlan,
+    StepRecording,
+    TensorSlot,
+    known_operator,
+    make_plan,
+    slots_in,
+    slots_of,
+    written_slots,
+)
 
 
 class NotScriptable(Exception):
@@ -83,9 +92,7 @@ class Scripts:
         memory.expect_other_sizes()
         return batch, hyper
 
-    def prepare(
-        self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any], inputs: list[torch.Tensor]
-    ) -> Replay:
+    def prepare(self, train: Any, recording: StepRecording, batch: Any, hyper: Sequence[Any]) -> Script:
         try:
             return self._replay(recording)
         except NotScriptable:
@@ -93,15 +100,11 @@ class Scripts:
         except Exception as error:  # schemas and graphs are private to torch, and no two versions need to agree on them
             raise NotScriptable(f"the step cannot be replayed: {described(error)}") from error
 
-    def _replay(self, recording: StepRecording) -> Replay:
-        guard, asserted = guard_of(recording)
-        replay: Replay = Script(make_plan(recording, asserted))
-        changed = changed_before_looks(recording, asserted)
-        if changed is not None:
-            replay = CheckedReplay(replay, changed)
-        if guard is not None:
-            replay.guard = Script(make_plan(guard))
-        return replay
+    def _replay(self, recording: StepRecording) -> Script:
+        if not recording.looks:
+            return Script(make_plan(recording))
+        recording = begun_with_looks(recording)
+        return Script(make_plan(recording), changed_before_looks(recording))
 
     def home_of_copies(self, tensors: Sequence[torch.Tensor], audits: bool = False) -> torch.device | None:
         """Return the device for copies of a state's tensors: their own."""
@@ -118,6 +121,8 @@ class Scripts:
 class SameBits:
     """Comparison of a replay with the step as written: nothing may differ."""
 
+    can_undo = False  # it runs on a host, whose memory does not end in the middle of a step
+
     def same_draws(self) -> None:
         """Do nothing: a script draws no random numbers of torch's generator."""
 
@@ -133,14 +138,18 @@ class SameBits:
 
 
 class Script:
-    """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses."""
+    """A plan, ready to run: `script(inputs)` runs the step on the step's own tensors and returns the losses. Scripts of
+    other shards share its `program`.
 
-    guard: Replay | None = None
+    Args:
+        changed: tensors that the step changes before the last assertion in it; one that fails undoes that. None where
+            there is no assertion.
+    """
+
     _leave: Callable[[Any], None] | None = None
 
-    def __init__(self, plan: ReplayPlan) -> None:
-        self.program = program_of(plan)
-        self.plan = plan
+    def __init__(self, plan: ReplayPlan, changed: Sequence[torch.Tensor] | None = None) -> None:
+        self.program, self.plan, self.changed = program_of(plan), plan, changed
         self._keep(list(plan.static.values()), plan.roots)
 
     def _keep(self, static: list[torch.Tensor], begin: Mapping[int, torch.Tensor]) -> None:
@@ -164,11 +173,16 @@ class Script:
             found |= {source[s] for s in written if s in source}
         return [tensor for slot, tensor in zip(self.plan.static, self._static, strict=True) if slot in found]
 
-    def bound(self, plan: ReplayPlan, begin: Mapping[int, torch.Tensor] | None = None) -> Script:
-        """Make this script for a step that begins with other tensors, by slot, without a guard; `plan` equals its own
-        plan except for `static`."""
+    def bound(
+        self,
+        plan: ReplayPlan,
+        begin: Mapping[int, torch.Tensor] | None = None,
+        changed: Sequence[torch.Tensor] | None = None,
+    ) -> Script:
+        """Make this script for a step that begins with other tensors, by slot; `plan` equals its own plan except for
+        `static`."""
         other = copy.copy(self)
-        other.plan, other.guard, other._leave = plan, None, None
+        other.plan, other._leave, other.changed = plan, None, changed
         if begin is None:
             other._static, other._run, other._begin = [], None, {}
         else:
@@ -183,10 +197,23 @@ class Script:
     def __call__(self, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
         if self._begin and list(map(torch.Tensor.data_ptr, self._begin.values())) != self._addresses:
             self._keep(self.plan.on(self._begin), self._begin)
-        losses, *left = self._run(inputs)
+        losses, *left = self._run(inputs) if self.changed is None else self._checked(inputs, self.changed)
         if self._leave is not None:
             self._leave(zip(self.plan.left, left, strict=True))
         return losses
+
+    def _checked(self, inputs: Sequence[torch.Tensor], changed: Sequence[torch.Tensor]) -> Any:
+        """Run the step; if an assertion in it fails, undo what it has changed."""
+        before = [tensor.clone() for tensor in changed]
+        try:
+            return self._run(inputs)
+        except RuntimeError as error:
+            for tensor, value in zip(changed, before, strict=True):
+                tensor.copy_(value)
+            found = str(error).partition(MARK)
+            if found[1]:
+                raise ValueChanged("".join(found[1:])) from None
+            raise
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

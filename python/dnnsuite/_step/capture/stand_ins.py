@@ -13,8 +13,8 @@ import math
 import operator
 import threading
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,11 @@ def is_number(value: Any) -> bool:
 def plain(value: Any) -> Any:
     """Return the value of a followed number; leave anything else as it is."""
     return value.value if type(value) is FollowedNumber else value
+
+
+def read(value: Any) -> Any:
+    """Return the value of a followed number, which the next step must have, too; leave anything else as it is."""
+    return value.trace.read(value) if type(value) is FollowedNumber else value
 
 
 def _operation(function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
@@ -82,17 +87,16 @@ class FollowedNumber(torch.SymFloat):
             return object.__getattribute__(self, name)
         return getattr(self.trace.read(self), name)
 
-    def __copy__(self) -> FollowedNumber:
+    def __copy__(self, memo: Any = None) -> FollowedNumber:
         return self
 
-    def __deepcopy__(self, memo: Any) -> FollowedNumber:
-        return self
+    __deepcopy__ = __copy__
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return _identity, (self.trace.read(self),)
 
     def __format__(self, spec: str) -> str:
-        return self.trace.read(self, functools.partial(_formatted, spec))
+        return self.trace.read(self, lambda value: format(value, spec))
 
     def __index__(self) -> int:
         return self.trace.read(self, operator.index)
@@ -112,12 +116,12 @@ class FollowedNumber(torch.SymFloat):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs and all(type(x) in (*_NUMBERS, FollowedNumber) for x in inputs):
             return self.trace.apply(ufunc, *inputs)
-        return getattr(ufunc, method)(*map(_read, inputs), **kwargs)
+        return getattr(ufunc, method)(*map(read, inputs), **kwargs)
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
         if not kwargs and all(type(x) in (*_NUMBERS, FollowedNumber) for x in args):
             return self.trace.apply(function, *args)
-        return function(*map(_read, args), **{name: _read(value) for name, value in kwargs.items()})
+        return function(*map(read, args), **{name: read(value) for name, value in kwargs.items()})
 
 
 _OWN = frozenset(("trace", "index", "value", "node"))
@@ -127,19 +131,8 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _formatted(spec: str, value: Any) -> str:
-    return format(value, spec)
-
-
-def _read(value: Any) -> Any:
-    return value.trace.read(value) if type(value) is FollowedNumber else value
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    _what = getattr(operator, _name)
-    setattr(FollowedNumber, f"__{_name}__", _operation(_what))
-    setattr(FollowedNumber, f"__r{_name}__", _operation(_what, reflected=True))
-for _name in ("lshift", "rshift", "and_", "or_", "xor"):
+_TWO_SIDED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and_", "or_", "xor")
+for _name in _TWO_SIDED:
     _what, _name = getattr(operator, _name), _name.rstrip("_")
     setattr(FollowedNumber, f"__{_name}__", _operation(_what))
     setattr(FollowedNumber, f"__r{_name}__", _operation(_what, reflected=True))
@@ -161,16 +154,9 @@ for _name, _what in _READS.items():
     setattr(FollowedNumber, f"__{_name}__", _reading(_what))
 
 
-@dataclass
-class _Replaced:
-    """Functions of a namespace that are replaced, and by how many threads."""
-
-    functions: dict[str, Any]
-    inside: int = 0
-
-
 _MATH = {id(held) for held in vars(math).values() if isinstance(held, types.BuiltinFunctionType)}
-_in_math: dict[int, _Replaced] = {}  # by namespace
+_inside = Counter[int]()  # by namespace: threads in steps in which its functions are replaced
+_replaced: dict[int, dict[str, Any]] = {}
 _math_lock = threading.Lock()
 
 
@@ -178,22 +164,21 @@ _math_lock = threading.Lock()
 def followed_in_math(spaces: Sequence[dict[str, Any]]) -> Iterator[None]:
     """Context manager: record calls of Python's `math` on followed numbers, also under the names that these namespaces
     give its functions. Threads may be inside at the same time; the last one puts the functions back."""
-    each, inside = {id(one): one for one in (vars(math), *spaces)}, list[int]()
+    each = {id(one): one for one in (vars(math), *spaces)}
+    with _math_lock:
+        for key, space in each.items():
+            if not _inside[key]:
+                _replaced[key] = {name: function for name, function in space.items() if id(function) in _MATH}
+                space.update({name: _followed(function) for name, function in _replaced[key].items()})
+            _inside[key] += 1
     try:
-        with _math_lock:
-            for key, space in each.items():
-                if key not in _in_math:
-                    found = _in_math[key] = _Replaced({n: f for n, f in space.items() if id(f) in _MATH})
-                    space.update({name: _followed(function) for name, function in found.functions.items()})
-                _in_math[key].inside += 1
-                inside.append(key)
         yield
     finally:
         with _math_lock:
-            for key, space in ((key, each[key]) for key in inside):
-                _in_math[key].inside -= 1
-                if not _in_math[key].inside:
-                    space.update(_in_math.pop(key).functions)
+            for key, space in each.items():
+                _inside[key] -= 1
+                if not _inside[key]:
+                    space.update(_replaced.pop(key))
 
 
 @functools.lru_cache(256)  # Python's `math` has some fifty, and each recorded step wants them

@@ -8,7 +8,7 @@ Recordings are found first by the Python values that the code reads (`_shelf`), 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,11 @@ from ..._state import PLAIN
 from ..._torch import no_capture
 from ...nn.array_module import ArrayModule
 from . import guards
-from .audit import Audit
-from .comparison import reads_of
-from .cuda import CudaGraphs
+from .comparison import Audit, reads_of
+from .cuda import CudaGraphs, Replay
 from .exchange import Attempt, Exchange, Way
 from .library import Recordings
-from .looks import Looks, Replay
+from .looks import Looks
 from .numbers import NO_STATE, BatchNumbers, ChangingNumbers, HeldState, NotFollowed, on_filled
 from .plan import StepRecording
 from .python_state import python_numbers
@@ -33,7 +32,7 @@ from .record import WritesElsewhere
 from .script import NotScriptable, Scripts
 from .stand_ins import is_number
 from .unseen import Unseen
-from .watched_step import StepInputs, StepWatch, Train, refuse_writes_under_reads
+from .watched_step import StepInputs, StepWatch, refuse_writes_under_reads
 
 if TYPE_CHECKING:
     from ..shard import Shard
@@ -58,22 +57,12 @@ class CapturedStep:
     """
 
     def __init__(
-        self,
-        train: Train,
-        array: torch.nn.Module,
-        function: Callable[..., Any] | tuple[Callable[..., Any], ...],
-        state: Callable[[], Mapping[str, torch.Tensor]],
-        replays: Scripts | CudaGraphs,
-        subject: Shard | None = None,
-        recordings: Recordings | None = None,
-        reach: Reach | None = None,
+        self, subject: Shard, replays: Scripts | CudaGraphs, recordings: Recordings | None, reach: Reach
     ) -> None:
-        """`state` collects by name the tensors that a step may change without an operator that names them: parameters,
-        optimizer state. `subject` and `recordings` are given where other shards may use what this one records, `reach`
-        if it is known."""
-        self._given = BatchNumbers()
-        self._train, self._array, self._replays = on_filled(replays.steps(train, array), self._given), array, replays
-        reach = copy.copy(reach or guards.reach_of(function, array))
+        """`recordings` are those that shards may use of each other, `reach` is what the code can see."""
+        self._given, self._array, self._replays = BatchNumbers(), subject.array, replays
+        self._train = on_filled(replays.steps(subject.train, subject.array), self._given)
+        self._subject, array, reach = subject, subject.array, copy.copy(reach)
         self._readers, shared = tuple(reach.readers), copy.copy(reach)
         reach.readers = [*reach.readers, self._given]
         self._sees_numbers = any(is_number(v) for reader in self._readers for _, v, _ in reader.places())
@@ -82,21 +71,16 @@ class CapturedStep:
         self._python: HeldState = NO_STATE
         self._moved: str | None = None  # Python value of the modules that has changed since the last step
         self._numbers = ChangingNumbers(reach, array)
-        self._exchange = Exchange(array, subject, recordings, shared, self._numbers)
+        self._exchange = Exchange(subject, recordings, shared, self._numbers)
         self._unseen = Unseen(shared)
-        self._watch = StepWatch(self._train, array, state, replays, self._numbers, self._unseen)
+        self._watch = StepWatch(self._train, array, subject.state, replays, self._numbers, self._unseen)
         self.parted = False  # models that run one by one have decided on their ways in one recorded step
         self.alone = True  # nobody else runs the code meanwhile
         self._wants_alone = False  # for the next step that no replay is for
-        self._start, self._subject_length = (0, 1) if subject is None else (subject.start, subject.length)
         self.audits = False  # the next step, if it is a replay, is run both ways
         self.audit: Audit | None = None  # of the last step
-        self.around_python: Callable[[], Around | None] = _nothing  # returns what a step that no replay is for runs in
+        self.around_python: Callable[[], Around | None] | None = None  # for what a step that no replay is for runs in
         self.changed_outside = ""  # that step has: the code has changed values outside of it, or drawn numbers
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what was recorded; the next steps are watched again."""
         self._attempts: dict[Any, Attempt] = {}  # by layout of batch
         self._warm: set[Any] = set()  # layouts of batch of which a step was made
         self._shelf: dict[Any, dict[Any, Attempt]] = {}  # by Python state and values
@@ -107,8 +91,7 @@ class CapturedStep:
         self._changes, self._changed_by = 0, ""  # why the last recording did not serve
         self._unknown = 0  # steps on layouts that are not recorded; those on others count against them
         self._refused: dict[Any, str] = {}  # by layout, why its first recording was; the same again is final
-        self._exchange.forget_facts()
-        self._turned, self._settings = self._turns(), _settings(self._array)
+        self._turned, self._settings = self._turns(), _settings(array)
 
     @property
     def mode(self) -> str:
@@ -120,8 +103,7 @@ class CapturedStep:
     @property
     def unsettled(self) -> str:
         """Reason for which no replay is found although steps are recorded; empty if there is none."""
-        by_numbers = any(way.step is not None for attempt in self._attempts.values() for way in attempt.paths)
-        if by_numbers:
+        if any(way.step is not None for attempt in self._attempts.values() for way in attempt.paths):
             return _looked_at(self._attempts.values())
         return next(filter(None, (attempt.paths.doubt for attempt in self._attempts.values())), self._changed_by)
 
@@ -133,7 +115,7 @@ class CapturedStep:
     @property
     def quiet(self) -> bool:
         """True if the last step was a replay of operators alone, which changes nothing in Python."""
-        return self.replayed and not (self._watch.leaves or self._exchange.leaves or self._numbers.places)
+        return self.replayed and not (self.leaves or self._numbers.places)
 
     @property
     def reads_live(self) -> bool:
@@ -151,9 +133,8 @@ class CapturedStep:
         """Collect the programs of all recordings that can be replayed, now or once earlier Python values are back."""
         inputs = tuple(self._numbers.places)  # recordings from before a number became an input serve no more
         shelf = [kept for key, kept in list(self._shelf.items()) if key[-1] == inputs]
-        attempts = [attempt for kept in shelf for attempt in list(kept.values())]
-        ways = [way for attempt in attempts for way in attempt.paths if way.stage == "replay"]
-        return {way.replay.program for way in ways if way.replay is not None}
+        ways = [way for kept in shelf for attempt in list(kept.values()) for way in attempt.paths]
+        return {way.replay.program for way in ways if way.stage == "replay" and way.replay is not None}
 
     def read(self) -> list[Any]:
         """Read all values that the code can see outside of its arguments."""
@@ -192,44 +173,36 @@ class CapturedStep:
         if attempt is None or self.refusal is not None:
             return self._eager(batch, hyper)
         if attempt.stage in ("begin", "wait"):
-            first = "record" if attempt.warm or not self._replays.warms_up else "warm up"
+            first = "record" if key in self._warm or not self._replays.warms_up else "warm up"
             self._exchange.look_around(attempt, key, self._values or (), first)
-        self.audit = self._audit_of(attempt) if self.audits else None
-        losses = None if attempt is None else self._replay(attempt, inputs)
-        if losses is not None:
-            if self.audit is None:
-                self._note_ready(attempt, seen, key, numbers)
-                return losses
+        replays = [way.replay for way in attempt.paths if way.replay is not None] if self.audits else []
+        self.audit = self.keep(replays) if replays else None
+        losses = self._replay(attempt, inputs)
+        if losses is not None and self.audit is not None:
             return self.audit.compare(losses, lambda: self._train(batch, hyper))
-        if attempt is None or self.refusal is not None:
+        if losses is not None:
+            # The next on a batch of this layout is replayed at once if one recording serves all values of its tensors.
+            replay = attempt.paths.only
+            if replay is not None and seen is not None and not (numbers or self._numbers.places):
+                self._ready = seen, key, replay
+            return losses
+        if self.refusal is not None:
             return self._eager(batch, hyper)
-        around = self.around_python() or nullcontext
+        around = (self.around_python and self.around_python()) or nullcontext
         with self._replays.recording(), around(self):
             return self._watched(attempt, StepInputs(batch, hyper, inputs, len(inputs) - given))
-
-    def _note_ready(self, attempt: Attempt | None, seen: list[Any] | None, key: Any, numbers: tuple[Any, ...]) -> None:
-        """Replay the next step at once, if it is on a batch of the same layout and nothing else has changed: there is
-        one recording for all values of its tensors."""
-        replay = None if attempt is None or attempt.stage != "ways" else attempt.paths.only
-        if replay is not None and seen is not None and not (numbers or self._numbers.places):
-            self._ready = seen, key, replay
 
     def _eager(self, batch: Any, hyper: Sequence[dict[str, torch.Tensor]]) -> torch.Tensor:
         """Run a step between captures on their stream: what it leaves in autograd's graph remembers its stream."""
         with self._replays.recording():
             return self._train(batch, hyper)
 
-    def _audit_of(self, attempt: Attempt | None) -> Audit | None:
-        """Copy all that the next step may change; None if no replay is at hand."""
-        replays = [] if attempt is None else [way.replay for way in attempt.paths if way.replay is not None]
-        return self.keep(replays) if replays else None
-
     def keep(self, replays: Sequence[Replay] = ()) -> Audit | None:
         """Copy all that the next step may change, one of these replays included; None if there is no memory for it."""
         buffers = {name: b for name, b in self._array.named_buffers() if 0 not in b.stride()}
         named = {**self._watch.state(), **buffers}
         try:
-            return Audit(self._watch, named, self._start, replays)
+            return Audit(self._watch, named, self._subject.start, replays)
         except torch.OutOfMemoryError:
             return None  # the step itself fits, its audit does not
 
@@ -258,19 +231,15 @@ class CapturedStep:
         attempts = self._attempts
         attempt = attempts.get(key)
         if attempt is None and key is not None and len(attempts) < MAX_SHAPES:
-            attempt = attempts[key] = Attempt(warm=key in self._warm)
-        if attempt is None:
-            self._count_unknown_layout()
-        elif self._unknown:
-            self._unknown -= 1
-        return attempt
-
-    def _count_unknown_layout(self) -> None:
-        """Count a batch of a layout that is not recorded; give capture up if most are."""
+            attempt = attempts[key] = Attempt()
+        if attempt is not None:
+            self._unknown = max(0, self._unknown - 1)
+            return attempt
         self._unknown += 1
         self.replayed = False
         if self._unknown > 2 * MAX_SHAPES:
             self._refuse(f"batches of more than {MAX_SHAPES} layouts keep coming, or of values that are not tensors")
+        return None
 
     def _turn_to_another_way(self) -> None:
         """Forget recordings from before a part of the code began to run its models one by one, in this shard or
@@ -347,12 +316,8 @@ class CapturedStep:
             if self.alone or not self._numbers.places:
                 return self._new_way(attempt, given)
             self._wants_alone = True
-        return self._as_written(attempt, given)
-
-    def _as_written(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         before = python_numbers(self._array)
         losses = self._watch.run(given)
-        attempt.warm = True
         self._warm.add(self._layout)
         self._note_counters(before)
         if attempt.stage == "warm up":
@@ -397,10 +362,10 @@ class CapturedStep:
 
     def _record(self, attempt: Attempt, given: StepInputs) -> torch.Tensor:
         """Run the step as written, and record it."""
-        way = Way(attempt.facts, values=self._watch.python_values(), first=not attempt.warm)
+        way = Way(attempt.facts, values=self._watch.python_values(), first=self._layout not in self._warm)
         ways, numbers, numbered = guards.ways(self._array), python_numbers(self._array), bool(self._numbers.places)
         given = self._watch.fixed(given)
-        parts = self._subject_length > 1 and differ_by_numbers(self._array)
+        parts = self._subject.length > 1 and differ_by_numbers(self._array)
         losses, recording = self._watch.record(given, parts)
         self.parted = self.parted or recording.parted
         refuse_writes_under_reads(recording, len(given.tensors) - given.fixed)
@@ -426,7 +391,6 @@ class CapturedStep:
             self._refused.setdefault(self._layout, "")
         if self._changes_outside():
             recording.refuse(_CHANGES_OUTSIDE)
-        attempt.warm = True
         self._warm.add(self._layout)
         if recording.refusal is not None:
             self._refuse(recording.refusal)
@@ -468,7 +432,7 @@ class CapturedStep:
             way.stage = "record"  # the first step made state that stays, or this one sets what those after it see
             return losses
         if why is None:
-            self._exchange.keep(way, way.made if way.step is None else self._exchange.proven(way))
+            self._exchange.keep(way)
         elif way.step is None:
             self._refuse(why)
         else:
@@ -523,10 +487,6 @@ class CapturedStep:
         self._exchange.give_up(attempt)
         self._numbers.give_up(why)
         self._turn_to_key(why)
-
-
-def _nothing() -> None:
-    """Return nothing around a step."""
 
 
 def _looked_at(attempts: Iterable[Attempt]) -> str:

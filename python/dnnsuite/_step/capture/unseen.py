@@ -30,9 +30,18 @@ _NAMES = frozenset((
     "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time", "thread_time", "now",
     "today", "utcnow", "open", "read", "readline", "read_text", "read_bytes", "exists", "is_file", "stat",
     "getmtime", "listdir", "scandir", "iterdir", "glob", "urandom", "getrandbits", "uuid4", "uuid1",
-    "input", "next", "loadtxt", "load", "eval", "exec", "globals",
+    "input", "next", "loadtxt", "load", "eval", "exec", "globals", "getcwd", "cwd", "abspath", "realpath", "resolve",
+    "isfile", "isdir", "getsize", "lstat", "access", "current_thread", "get_ident", "get_native_id", "active_count",
+    "getsignal", "getrefcount", "_getframe", "currentframe", "getlocale", "__subclasses__", "isenabled", "get_count",
+    "gethostname", "getloadavg", "cpu_count", "getrusage", "modules", "disk_usage", "get_terminal_size",
 ))  # fmt: skip
-_MODULES = {"time": "the clock", "posix": "the file system", "nt": "the file system", "io": "a file", "_io": "a file"}
+_MODULES = {
+    "time": "the clock", "posix": "the file system", "nt": "the file system", "io": "a file", "_io": "a file",
+    "_thread": "the thread that runs it", "_signal": "the handlers of signals", "_locale": "the locale",
+    "gc": "the collector of garbage", "_socket": "the network", "resource": "the system's resources",
+}  # fmt: skip
+_NO_DECISIONS = frozenset(("dataclasses", "reprlib"))  # they ask which thread runs, against endless recursion
+_OF_SYS = {"getrefcount": "a count of references", "_getframe": "the code that has called it"}
 _BY_TEXT = frozenset(("eval", "exec", "globals", "input"))
 _NO_READS = frozenset(("getpid", "fspath", "sleep", "write", "flush", "putenv", "_path_splitroot"))
 _RESUME = dis.opmap.get("RESUME", -1)
@@ -85,6 +94,8 @@ class Unseen:
         if observed.reads:
             return "the step reads {}{}".format(*observed.reads[0])
         codes = [code for code in observed.codes if not is_installed(code.co_filename)]
+        if any({"sys", "modules"} <= names_of(code) for code in codes):
+            return f"the step can read sys.modules, the table of all modules{self._place(('modules',), codes)}"
         names = frozenset(name for code in codes for name in (*names_of(code), *texts_of(code), *code.co_freevars))
         for one in self._unknown():
             if not one.name or one.name in names or any(any_names(code).has(one.name) for code in codes):
@@ -121,7 +132,8 @@ class _Observed:
             code = frame.f_code
             self.codes.add(code)
             if code.co_flags & 0x20 and not is_installed(code.co_filename):
-                if frame.f_lasti < 0 or _begins(code.co_code[frame.f_lasti : frame.f_lasti + 2]):
+                step = code.co_code[frame.f_lasti : frame.f_lasti + 2]
+                if frame.f_lasti < 0 or (step[0] == _RESUME and step[1] & 3 == 0):  # it begins, and does not go on
                     self._begun.add(id(frame))
                 elif id(frame) not in self._begun:
                     self.reads.append(("a generator that goes on from step to step", _described(frame)))
@@ -133,21 +145,18 @@ class _Observed:
                     self.reads.append((what, asked))
 
 
-def _begins(step: bytes) -> bool:
-    """Return True for the instruction at which a generator begins, and not goes on."""
-    return step[0] == _RESUME and step[1] & 3 == 0
-
-
 def _read_by(called: Any) -> str | None:
     """Name what a function of C code reads; None for one that gives the same for the same arguments."""
     owner = getattr(called, "__self__", None)
     if type(owner) is types.ModuleType:
         if owner.__name__ == "builtins" and called.__name__ in _BY_TEXT:
             return f"what {called.__name__}() finds"
+        if owner.__name__ == "sys":
+            return _OF_SYS.get(called.__name__)
         return None if called.__name__ in _NO_READS else _MODULES.get(owner.__name__)
     if isinstance(owner, type) and issubclass(owner, datetime.date) and called.__name__ in ("now", "today", "utcnow"):
         return "the clock"
-    return None
+    return "the subclasses of a class" if called.__name__ == "__subclasses__" else None
 
 
 def _place_of(frame: types.FrameType | None) -> str | None:
@@ -155,6 +164,8 @@ def _place_of(frame: types.FrameType | None) -> str | None:
     package did."""
     while frame is not None and is_installed(frame.f_code.co_filename):
         package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package in _NO_DECISIONS:
+            return None
         if package not in sys.stdlib_module_names or package == "logging":  # a message's time decides nothing
             return None
         frame = frame.f_back

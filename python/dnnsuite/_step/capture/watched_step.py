@@ -16,13 +16,12 @@ from typing import Any
 import torch
 
 from ..capture import guards
-from .arithmetic import Trace, same
+from .arithmetic import HiddenReads, Trace, same
 from .comparison import CannotBeKept, KeptPython, State, difference
-from .cuda import CudaGraphs, CudaRepeat
+from .cuda import CudaGraphs, CudaRepeat, Replay
 from .exchange import Way
 from .guards import newly_left, put_back, tensors_left
-from .hidden_reads import HiddenReads
-from .looks import Replay, ValueChanged
+from .looks import ValueChanged
 from .numbers import ChangingNumbers, FollowedStep, NotFollowed, updates_of
 from .plan import StepRecording
 from .python_state import python_values
@@ -180,7 +179,7 @@ class StepWatch:
             python.put_back()
 
     def _prepared(self, recording: StepRecording, given: StepInputs) -> Replay:
-        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper, given.tensors)
+        replay = self.replays.prepare(self.train, recording, given.batch, given.hyper)
         self.leaves = replay.leaves_in(self.array) or self.leaves
         return replay
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dnnsuite
-from dnnsuite._step.shard_widths import Asked, ShardWidths, layout_of
+from dnnsuite._step.choices import Asked, ShardWidths, layout_of
 from helpers import make_models
 
 B = 4

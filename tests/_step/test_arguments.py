@@ -6,7 +6,7 @@ import types
 import pytest
 import torch
 
-from dnnsuite._step.batches import opened, own_copy, static_copy, with_parts
+from dnnsuite._step.arguments import opened, own_copy, static_copy, with_parts
 
 
 @pytest.mark.parametrize(

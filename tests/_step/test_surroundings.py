@@ -4,7 +4,7 @@ import threading
 import pytest
 import torch
 
-from dnnsuite._step.denormals import Flushed, flushing
+from dnnsuite._step.surroundings import Flushed, flushing
 
 SMALL = 1e-30
 
