@@ -372,7 +372,7 @@ def alike(a: Any, b: Any) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Return True for an immutable value that compares by what it is: one of a user's class may have attributes."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _PLAIN_TYPES:
         return True
     if not isinstance(value, PLAIN):

@@ -62,8 +62,8 @@ def profile(
         raise InvalidArgument(f"{target[0]} is not a job; to profile a script: dnnsuite profile -- python {target[0]}")
     counts = throughput_request.parse_batch_sizes(batch_sizes)
     request = sizes.Request(
-        target[0], counts, metrics, start_iteration, profile_iterations, B, device, precision,
-        threads, seed, data, dataroot, tuple(plugin or ()), timeout, monitor,
+        target[0], counts, B, device, precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
+        metrics, start_iteration, profile_iterations, monitor,
     ).checked()  # fmt: skip
     return profile_job(request, out or default_out(f"profile-{request.job}", PROFILES_FILE, resume), as_json, quiet)
 

@@ -58,8 +58,8 @@ def throughput(
     plan = "quick" if preset == "quick" else "full"
     counts = throughput_request.parse_batch_sizes(batch_sizes)
     asked = throughput_request.Request(
-        job, counts, plan, stop_iteration, start_iteration, repeats, target, budget, B, device,
-        precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
+        job, counts, B, device, precision, threads, seed, data, dataroot, {}, tuple(plugin or ()), timeout,
+        plan, stop_iteration, start_iteration, repeats, target, budget,
     )  # fmt: skip
     request = asked.with_options(option or []).checked()
     file, name = (PROFILES_FILE, "utilization") if utilization else (THROUGHPUT_FILE, "throughput")

@@ -273,7 +273,7 @@ class Reach:
             self._follow(value)
             self._inside(value)
         if isinstance(value, type) and not issubclass(value, (*_NO_METHODS, torch.nn.Module)):
-            self._follow(value.__init__)  # type: ignore[misc]  # the step may make objects of it
+            self._follow(value.__init__)  # the step may make objects of it
         if self._holds_values(value):
             self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
 
