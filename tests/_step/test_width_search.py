@@ -2,7 +2,6 @@
 """A runner's steps while it searches for the width of its shards, or compares them with a loop."""
 
 import itertools
-import logging
 import time
 
 import pytest
@@ -23,13 +22,13 @@ def test_a_search_of_widths_records_one_narrow_shard_beside_a_wide_one(listed, e
     a batch of its own in the step `listed`."""
     clock = (0.0004 * n * n for n in itertools.count(5))  # neither light nor heavy, and slower and slower
     monkeypatch.setattr(time, "thread_time", lambda: next(clock))
-    logging.widths_of_tests = written = []  # guards do not look into installed packages
+    torch.widths_of_tests = written = []  # guards do not look into installed packages
 
     mine = object()
 
     def told(part, x, y):
         assert mine is not None  # no other runner has this code
-        logging.widths_of_tests.append(part.B)
+        torch.widths_of_tests.append(part.B)
         return loss(part, x, y)
 
     (array, optimizer), (other, own) = make(4), make(4)
