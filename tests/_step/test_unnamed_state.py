@@ -155,8 +155,8 @@ def limit_of_recursion():
 
 @case
 def variable_of_the_environment():
-    os.environ["DNNSUITE_TEST"] = "1.0"
-    return (lambda: float(os.path.expandvars("$DNNSUITE_TEST")), lambda x: os.environ.update(DNNSUITE_TEST=str(x)))
+    os.environ["SCALE_OF_A_TEST"] = "1.0"
+    return (lambda: float(os.path.expandvars("$SCALE_OF_A_TEST")), lambda x: os.environ.update(SCALE_OF_A_TEST=str(x)))
 
 
 @case
@@ -372,7 +372,7 @@ def everything_as_before(monkeypatch, tmp_path):
     """Undo what a case has changed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", sys.argv[:])
-    monkeypatch.setenv("DNNSUITE_TEST", "1.0")
+    monkeypatch.setenv("SCALE_OF_A_TEST", "1.0")
     context, errors, limit = decimal.getcontext().copy(), np.geterr(), sys.getrecursionlimit()
     handler, name, drawn = signal.getsignal(signal.SIGUSR1), threading.current_thread().name, torch.get_rng_state()
     with warnings.catch_warnings():

@@ -164,7 +164,8 @@ def test_a_kill_at_any_write_leaves_what_goes_on_to_the_same_sweep(tmp_path, mon
     writes = in_child(lambda: run(tmp_path / "counted", name))
     for number in range(1, writes + 1, max(1, writes // KILLS)):
         out = tmp_path / str(number)
-        assert in_child(lambda out=out: run(out, name), number) is None
+        ended = in_child(lambda out=out: run(out, name), number)
+        assert ended is None or (may_lose_s and ended < number)  # a faster run saves less often
         sweep = run(out, name, resume=(out / "sweep.json").is_file())
         assert sweep.history.equals(whole.history), number
         assert sweep.table.drop(columns="seconds").equals(whole.table.drop(columns="seconds")), number

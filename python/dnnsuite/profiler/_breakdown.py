@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from .._lazy import npt
+from .._lazy import numpy as np
 from .._lazy import pandas as pd
 from ._windows import LoopStep
 from .instrument import define
@@ -57,7 +56,8 @@ def meaning(kind: str) -> tuple[str, str]:
     return (name, CLASSES[name]) if name in CLASSES else (name, f"work of class {name}")
 
 
-Int64s = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    Int64s = npt.NDArray[np.int64]
 
 REMARK = (
     "An operator counts for the innermost active class; an instant with several active classes, in several threads "
