@@ -323,7 +323,7 @@ class Guard:
         read, self._write = os.pipe()  # the end is closed by the kernel when this process dies
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(read), name],
+                [sys.executable, "-c", f"from {__name__} import main; main({read}, {name!r})"],
                 pass_fds=(read,),
                 start_new_session=True,
                 close_fds=True,
@@ -361,6 +361,3 @@ def main(descriptor: int, name: str) -> None:
             return
         time.sleep(0.1)
 
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
