@@ -360,4 +360,3 @@ def main(descriptor: int, name: str) -> None:
         if not left and not of_run(name):
             return
         time.sleep(0.1)
-
