@@ -235,6 +235,12 @@ def pythons_own_names():
 
 
 @case
+def class_around_a_function_of_c():
+    kind = type("Around", (), {"clone": functools.wraps(torch.Tensor.clone)(lambda self: self.clone()), "x": 1.0})
+    return lambda: kind.x, lambda x: setattr(kind, "x", x)
+
+
+@case
 def late_global():
     def read():
         try:

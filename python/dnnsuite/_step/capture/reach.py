@@ -11,7 +11,6 @@ import builtins
 import collections
 import decimal
 import functools
-import inspect
 import itertools
 import operator
 import os
@@ -373,9 +372,8 @@ class Reach:
     def _installed_class(self, kind: type) -> bool:
         """Return True if no method of a class is a user's; one without methods is a user's."""
         if kind not in self._installed:
-            functions = (
-                inspect.unwrap(value) for value in vars(kind).values() if isinstance(value, types.FunctionType)
-            )
+            methods = [value for value in vars(kind).values() if isinstance(value, types.FunctionType)]
+            functions = [list(functions_in(method))[-1] for method in methods]  # what decorators wrap
             files = {function.__code__.co_filename for function in functions} - {_TYPED}  # dataclasses write some
             home = getattr(sys.modules.get(kind.__module__), "__file__", None)  # of an enum all methods are Python's
             users = home is not None and not is_installed(home)
