@@ -73,10 +73,10 @@ def _tensor(walk: Walk, value: Any, at: Path) -> Any:
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         return walk.identity(value)
     layout = walk.watch_memory(value) if value.layout == torch.strided else ()
-    if vars(value):
-        return walk.identity(value), layout, walk.attributes(value, (*at, 2)), _named_parts(walk, value, (*at, 3))
-    walk.watch(vars(value), {})
-    return walk.identity(value), layout, (), _named_parts(walk, value, (*at, 3))
+    if not vars(value):  # some may come
+        walk.watch(vars(value), {})
+    attributes = walk.attributes(value, (*at, 2)) if vars(value) else ()
+    return walk.identity(value), layout, attributes, _named_parts(walk, value, (*at, 3))
 
 
 def _named_parts(walk: Walk, value: torch.Tensor, at: Path) -> Any:

@@ -43,16 +43,12 @@ PLAIN_TYPES = frozenset(PLAIN) - {decimal.Decimal}  # looked up faster than `isi
 _PLAIN_TYPES = PLAIN_TYPES | {torch.Size, datetime.datetime}
 _POINTER = 8  # bytes
 _BASES = operator.attrgetter("__mro__")
-_TAKES_GRADIENT: Any = torch.Tensor.requires_grad
-_NO_VALUES = (
-    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type),
-    *(property, classmethod, staticmethod, functools.cached_property),
-)
+_METHODS = (types.FunctionType, property, classmethod, staticmethod, functools.cached_property)
+_NO_VALUES = (*_METHODS, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type)
 _OF_C = (
     *(types.MemberDescriptorType, types.GetSetDescriptorType),
     type(vars(collections.namedtuple("_Fields", "field"))["field"]),  # which reads an element of the tuple
 )
-_METHODS = (types.FunctionType, property, classmethod, staticmethod, functools.cached_property)
 _ASKS_CODE = ("__getattr__", "__getattribute__")
 
 Path = tuple[int, ...]
@@ -139,8 +135,7 @@ class Walk:
         self._looks: list[tuple[Callable[[], Any], Any, bool]] = []
         self._objects_of: list[Any] = []
         self._tensors: list[torch.Tensor] = []
-        self._addresses: list[int] = []
-        self._forms: list[tuple[torch.Size, bool]] = []
+        self._forms: list[tuple[int, torch.Size, bool]] = []
         self._kinds: list[Any] = []
         self._classes: dict[type, tuple[type, ...]] = {}
         self._seen: dict[int, int] = {}
@@ -161,8 +156,6 @@ class Walk:
             if list(map(type, self._objects_of)) != self._kinds:
                 return False
             if any(map(operator.is_not, map(_BASES, self._classes), self._classes.values())):
-                return False
-            if list(map(torch.Tensor.data_ptr, self._tensors)) != self._addresses:
                 return False
             if list(map(_form_of, self._tensors)) != self._forms:
                 return False
@@ -224,7 +217,6 @@ class Walk:
         """Return the layout of a tensor, and look at it again where `.data = ...`, `resize_` or `requires_grad_` has
         changed it."""
         self._tensors.append(tensor)
-        self._addresses.append(tensor.data_ptr())
         self._forms.append(_form_of(tensor))
         address = tensor.data_ptr() if tensor.is_cuda else 0  # a graph of CUDA keeps it
         return tuple(tensor.shape), tensor.stride(), tensor.dtype, address, tensor.requires_grad
@@ -381,8 +373,8 @@ def is_plain(value: Any) -> bool:
     return not held and not slots_in(kind) and (held is None or not _is_the_users(kind))
 
 
-def _form_of(tensor: torch.Tensor) -> tuple[torch.Size, bool]:
-    return tensor.size(), _TAKES_GRADIENT.__get__(tensor)
+def _form_of(tensor: torch.Tensor) -> tuple[int, torch.Size, bool]:
+    return tensor.data_ptr(), tensor.size(), tensor.requires_grad
 
 
 def _unbound(value: Any) -> Any:

@@ -17,6 +17,7 @@ import os
 import sys
 import sysconfig
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path as FilePath
@@ -47,6 +48,7 @@ _CACHED = type(functools.lru_cache(len))
 _MISSING = object()
 _NO_METHODS = (torch.Tensor, type, types.ModuleType)
 _TEXTS = frozenset(("str", "repr", "format", "array2string", "array_str", "array_repr"))
+_ASK_ENVIRONMENT = (os.getenv, os.path.expandvars, os.path.expanduser)
 _VALUES = (bool, int, float, str)
 _CONTAINERS = (list, dict, set, tuple, collections.deque)
 _MANY = 1000  # functions that are followed
@@ -235,10 +237,11 @@ class Reach:
         package = function.__globals__.get("__package__") or ""
         for name in sorted(imports_of(function.__code__, package)):
             self._inside(sys.modules.get(name))
+        looked_up = globals_of(function.__code__)
         for name in sorted(names):
             if name in function.__globals__:
                 self._global(function.__globals__, name)
-            elif name in globals_of(function.__code__) and not _is_pythons(vars(builtins).get(name, _MISSING)):
+            elif name in looked_up and not _is_pythons(vars(builtins).get(name, _MISSING)):
                 space = vars(builtins) if name in vars(builtins) else function.__globals__  # where it may come later
                 self._add(of_name(self._scope, space, f"the global {name}", name), id(space), name)
             if name in getattr(owner, "__dict__", ()):
@@ -334,9 +337,14 @@ class Reach:
 
     def _setting(self, value: Any, name: str) -> None:
         """Read the setting that what the code names depends on, if it is one that does."""
-        tells = SETTINGS.get(value) if isinstance(value, (*_FUNCTIONS, type)) else None
-        if tells is not None:
-            self._add(of_result(self._scope, tells, name), id(tells))
+        if not isinstance(value, (*_FUNCTIONS, type)):
+            return
+        if value in _ASK_ENVIRONMENT:
+            self.names.add("environ")
+        elif value is warnings.warn:
+            self._of_package(warnings, "filters")
+        elif value in SETTINGS:
+            self._add(of_result(self._scope, SETTINGS[value], name), id(SETTINGS[value]))
 
     def _follow(self, value: Any) -> None:
         """Follow the code of a value that is held by code."""

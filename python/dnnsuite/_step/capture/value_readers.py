@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import decimal
 import functools
-import os
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -36,8 +34,6 @@ _told_by_themselves = (
 SETTINGS: dict[Any, Callable[[], Any]] = {
     **{function: function for function in _told_by_themselves},
     **dict.fromkeys((decimal.Decimal, decimal.getcontext), lambda: repr(decimal.getcontext())),
-    warnings.warn: lambda: repr(warnings.filters),
-    **dict.fromkeys((os.getenv, os.path.expandvars, os.path.expanduser), lambda: repr(os.environ)),
 }
 _PACKAGE = __name__.partition(".")[0]
 _FOLLOWED = (f"{_PACKAGE}.nn", f"{_PACKAGE}.ops", "torch.nn.")
